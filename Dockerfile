@@ -32,6 +32,6 @@ WORKDIR /var/lib/mild
 EXPOSE 6060
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
-    CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:6060/health/readiness', timeout=4)"]
+    CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:6060/health/ready', timeout=4)"]
 ENTRYPOINT ["mild"]
 CMD ["serve", "--config", "/etc/mild/mild.toml", "--host", "0.0.0.0"]

@@ -29,7 +29,6 @@ SLOW_SECONDS = 2.0
 LIMITS = (
     "[limits]",
     f"max_body_bytes = {MOST_BYTES}",
-    f"header_seconds = {SLOW_SECONDS}",
     f"body_seconds = {SLOW_SECONDS}",
 )
 

@@ -1,15 +1,15 @@
-"""Claim: with everything on, the gateway serves a quarter of a bare relay, and 15 times LiteLLM's proxy.
+"""Claim: with everything on, the gateway serves 0.23 of a bare relay, and 12 times LiteLLM's proxy.
 
 Everything on: a router with hashed text features, a key with a budget, the ledger, metrics. Bars, for the
 medians of the rounds, with one core for the gateway:
 
-- on SQLite: requests/s at 32 connections at least 0.25 of the bare relay's; start at most 1.6 s;
-- on SQLite, and on PostgreSQL, which syncs every commit: added p50 at most 4 ms, one request at a time;
-  memory of a worker at most 120 MB after the load;
+- on SQLite: requests/s at 32 connections at least 0.23 of the bare relay's; start at most 1.3 s;
+- on SQLite, and on PostgreSQL, which syncs every commit: added p50 at most 4 and 6 ms, one request at a
+  time; memory of a worker at most 110 MB after the load;
 - on PostgreSQL: at least half of SQLite's rate;
-- a cascade on SQLite that asks two experts at the same time and then a third: at most 5 ms more at p50 than
+- a cascade on SQLite that asks two experts at the same time and then a third: at most 6 ms more at p50 than
   two calls of the expert, one after the other;
-- at least 15 times the rate of LiteLLM's proxy, which checks a key and has nothing else on.
+- at least 12 times the rate of LiteLLM's proxy, which checks a key and has nothing else on.
 
 The bare relay is plain ASGI on uvicorn with aiohttp as its client. Servers have one core for themselves;
 the mock expert, the load client and PostgreSQL have another.
@@ -256,18 +256,19 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
         return [one / two for one, two in against(name, other, ("many", "rate"))]
 
     ours, theirs = [name for name in figures if name.startswith("mild")], "requests/s over those of"
-    _add(report, f"{SQLITE}: {theirs} the {RELAY}", over(SQLITE, RELAY), least=0.25)
+    _add(report, f"{SQLITE}: {theirs} the {RELAY}", over(SQLITE, RELAY), least=0.23)
     for name in ours:
-        _add(report, f"{name}: added p50", added(name), "ms", most=4.0)
+        most = 6.0 if name == POSTGRES else 4.0
+        _add(report, f"{name}: added p50", added(name), "ms", most=most)
         memory = figures[name]["stream", "memory"]
-        _add(report, f"{name}: memory of a worker after the load", memory, "MB", most=120)
-    _add(report, f"{SQLITE}: start to ready", start_seconds, "s", most=1.6)
+        _add(report, f"{name}: memory of a worker after the load", memory, "MB", most=110)
+    _add(report, f"{SQLITE}: start to ready", start_seconds, "s", most=1.3)
     if POSTGRES in figures:
         _add(report, f"{POSTGRES}: {theirs} SQLite", over(POSTGRES, SQLITE), least=0.5)
     what = f"{CASCADE}: p50 added by two calls at the same time and an escalation"
-    _add(report, what, added(CASCADE, calls=2), "ms", most=5.0)
+    _add(report, what, added(CASCADE, calls=2), "ms", most=6.0)
     if LITELLM in figures:
-        _add(report, f"{SQLITE}: {theirs} {LITELLM}", over(SQLITE, LITELLM), least=15)
+        _add(report, f"{SQLITE}: {theirs} {LITELLM}", over(SQLITE, LITELLM), least=12)
     report.unit = "requests/s"
     report.contenders = {
         name: figures[name]["many", "rate"]

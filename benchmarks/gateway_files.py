@@ -120,7 +120,7 @@ def _answers(port: int) -> bool:
         contextlib.suppress(OSError),
         socket.create_connection(("127.0.0.1", port), 5) as sock,
     ):
-        sock.sendall(b"GET /health/liveliness HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        sock.sendall(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n")
         return bool(sock.recv(64))
     return False
 

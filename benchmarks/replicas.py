@@ -196,9 +196,9 @@ def _check(run: Run, status: int, body: dict[str, Any]) -> None:
 
 def _read_back(run: Run, place: str, file: Path) -> None:
     from mild_gateway.access import AccessStore
+    from mild_gateway.access.accounts import Account
     from mild_gateway.access.dollars import dollars_of
     from mild_gateway.access.periods import periods_at
-    from mild_gateway.access.store import Account
     from mild_gateway.config import read_settings
     from mild_gateway.ledger import read_blocks
 

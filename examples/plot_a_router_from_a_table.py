@@ -9,7 +9,7 @@ Search for a router, judge it on rows that it has not seen, and save it.
 # ## The table
 #
 # The table that comes with mild has 1,500 questions. Two small language models and a rule-based
-# solver have answered each of them. `mild.read_outcomes` reads such a table from a file or a frame.
+# solver answered each of them. `mild.read_outcomes` reads such a table from a file or a frame.
 
 import tempfile
 
@@ -30,8 +30,8 @@ train.describe()
 # %%
 # ## The search
 #
-# The loss of an answer is its error plus `price_weight` times its price in dollars: an error is
-# worth two cents here. Leave out `search` for the usual, longer search.
+# The loss of an answer is its error plus `price_weight` times its price in dollars: here, an error
+# costs two cents. Leave out `search` for the usual, longer search.
 
 search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)
 found = mild.tune(train, price_weight=50, search=search)

@@ -9,8 +9,8 @@ agree. This example builds a table with answers, tunes a cascade, and shows what
 # ## Experts that answer
 #
 # The experts are three classifiers of handwritten digits. Two of them see a part of the image
-# each, the third sees all of it. They answer images that they
-# were not trained on. Prices are made up.
+# each, and the third sees all of it. They classify images that they
+# were not trained on. The prices are made up.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,7 +39,7 @@ for name, (model, pixels, dollars) in experts.items():
 # %%
 # ## The table
 #
-# A table for cascades has a column `answer__<expert>` beside the scores. For language models, the
+# A table for cascades has columns `answer__<expert>` next to the scores. For language models, the
 # gateway's `mild collect` writes such a table. `describe` says how often experts agree, and how often
 # they are right then.
 
@@ -50,7 +50,7 @@ train.describe()
 # %%
 # ## Tune
 #
-# With `cascade=True`, the search considers cascades beside routers that ask one expert.
+# With `cascade=True`, the search considers cascades as well as routers that ask one expert.
 
 found = mild.tune(train, keep_quality=0.99, cascade=True)
 found

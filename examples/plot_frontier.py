@@ -8,7 +8,7 @@ limit on dollars without a new search, and marks where the limits lead.
 # %%
 # ## One search
 #
-# With `max_dollars`, the search finds the best answers for at most so many dollars per 1,000
+# With `max_dollars`, the search finds the best quality for at most that many dollars per 1,000
 # queries.
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ found.verdict
 # ## Other limits
 #
 # `with_target` changes the limit of a tuned router. It chooses among the settings that are saved with the
-# router, so that it takes no time.
+# router, so it needs no fit.
 
 limits = {0.3: "C3", 0.6: "C4", 0.9: "C6"}  # dollars, and the colour of the picture
 judged = {

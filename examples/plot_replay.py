@@ -33,7 +33,7 @@ new = mild.fit(train, price_weight=50)
 # ## A ledger
 #
 # This loop does what a gateway with `explore = 0.5` does: it asks an expert at random half of the
-# time and the router's choice otherwise. Only the outcome of the asked expert is written down.
+# time and the router's choice otherwise. Only the outcome of the expert that was asked is recorded.
 
 explore, names = 0.5, traffic.expert_names
 rng = np.random.default_rng(0)
@@ -60,8 +60,8 @@ found
 # %%
 # ## Compare with the truth
 #
-# The table has the outcomes of all experts, so that the true costs are known here. A real ledger
-# does not have them.
+# The table has the outcomes of all experts, so the true costs are known here. In a real ledger they
+# are not.
 
 costs = traffic.costs(price_weight=50)
 fig, ax = plt.subplots(figsize=(6, 2.5), layout="constrained")

@@ -8,8 +8,8 @@ expert for each digit, with three of the losses.
 # %%
 # ## Data
 #
-# Each expert knows some of the digits, and answers the others at random. The first knows nine of
-# ten digits: a router can ignore the second one and still be right most of the time.
+# Each expert knows some of the digits, and guesses the others at random. The first knows nine of
+# the ten digits: a router can ignore the second expert and still be right most of the time.
 
 import matplotlib.pyplot as plt
 import torch

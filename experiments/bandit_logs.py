@@ -49,8 +49,8 @@ from mild.errors import DataFileError, OutputExistsError, check_option, counted,
 from mild.evaluation.replay import LoggedRow, check_price_weight, collect_rows, replay_rows
 from mild_gateway.ledger import ledger_reader
 from mild_gateway.ledger.draws import read_draws, read_judged
-from mild_gateway.ledger.propensities import CERTAIN, is_preferred
 from mild_gateway.ledger.reading import ledger_location, read_experts
+from mild_gateway.ledger.records import CERTAIN
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -62,6 +62,18 @@ SYNONYMS = {"item_id": "action", "click": "reward", "propensity_score": "pscore"
 # Rows that are decided at a time.
 BLOCK = 10_000
 ESCAPED = re.compile(r"[%|:\s]")
+
+
+def is_preferred(propensity: float, n_experts: int) -> bool:
+    """Whether the expert that was drawn is the one that the router would choose without exploration.
+
+    The formats do not say it. Of m experts, another than the preferred one is drawn with explore / m, less
+    than 1 / m.
+
+    >>> is_preferred(0.8, 3), is_preferred(0.1, 3), is_preferred(1.0, 1)
+    (True, False, True)
+    """
+    return propensity >= CERTAIN or propensity > 1 / n_experts + 1e-9
 
 
 class Draw(NamedTuple):

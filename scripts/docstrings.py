@@ -1,7 +1,8 @@
 """An extension of griffe: mild's docstrings as numpydoc has them.
 
-mild writes ``name : meaning``, because types are in the signature. numpydoc would take the meaning for a
-type, so it is moved to a line of its own.
+Types are shown from the signature. So of ``name : type, default=...`` with an indented description only the
+description is kept; and of ``name : description``, which numpydoc would take for a type, the description is
+moved to a line of its own. Attributes, which are in no signature, keep their types.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from typing import Any
 
 import griffe
 
+from mild.cli.function_help import is_type
+
+_ENTRY = re.compile(r"([\w*][\w*, ]*) : (.*)")
 _SECTION = re.compile(
     r"^(Parameters|Attributes|Returns)\n-+\n(.*?)(?=\n\n[A-Z]\w+\n-+\n|\Z)", re.M | re.S
 )
@@ -28,6 +32,13 @@ def as_numpydoc(text: str, returned: str = "") -> str:
     x, y
         numbers
         or texts
+    >>> print(as_numpydoc("Add.\\n\\nParameters\\n----------\\nx : int, default=0\\n    A number."))
+    Add.
+    <BLANKLINE>
+    Parameters
+    ----------
+    x
+        A number.
     """
 
     def rewrite(section: re.Match[str]) -> str:
@@ -38,10 +49,32 @@ def as_numpydoc(text: str, returned: str = "") -> str:
             lines = "\n".join(f"    {line}" for line in body.split("\n"))
             body = f"{returned}\n{lines}" if returned else body
         else:
-            body = re.sub(r"^([\w*][\w*, ]*) : (.*)$", r"\1\n    \2", body, flags=re.M)
+            body = _with_descriptions_below(body, keeps_types=title == "Attributes")
         return f"{title}\n{'-' * len(title)}\n{body}"
 
     return _SECTION.sub(rewrite, text)
+
+
+def _with_descriptions_below(body: str, keeps_types: bool) -> str:
+    """The entries of a section, each with its names on one line and its description below.
+
+    Attributes keep their types: no signature shows them.
+    """
+    lines = body.split("\n")
+    rewritten = []
+    for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
+        entry = _ENTRY.fullmatch(line)
+        if entry is None:
+            rewritten.append(line)
+            continue
+        has_type = is_type(entry[2], next_line)
+        if has_type and keeps_types:
+            rewritten.append(line)
+            continue
+        rewritten.append(entry[1])
+        if not has_type:
+            rewritten.append(f"    {entry[2]}")
+    return "\n".join(rewritten)
 
 
 class Sections(griffe.Extension):

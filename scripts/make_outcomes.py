@@ -5,6 +5,7 @@ Before it::
     python scripts/make_questions.py questions.jsonl
     python scripts/serve_model.py smollm2 --port 8131 &
     python scripts/serve_model.py gemma3 --port 8132 &
+    uvicorn serve_rules:app --app-dir scripts --port 8133 &
     mild collect questions.jsonl scripts/experts.toml --out outcomes.parquet
 
 Answers and what can be computed again are left out; numbers keep the digits that mean something.

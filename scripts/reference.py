@@ -1,7 +1,8 @@
 """Fills the pages of docs/reference from the code, as a hook of mkdocs.
 
-A line ``<!-- generated: NAME -->`` of a page is replaced by what the function of that name in ``PARTS``
-returns: Markdown made of parsers, models, tables and docstrings, each of which is documented in one place.
+A line ``<!-- generated: NAME -->`` of a page, with the quotation below it, is replaced by what the function
+of that name in ``PARTS`` returns: Markdown made of parsers, models, tables and docstrings, each of which is
+documented in one place. The quotation is for those who read the page in a checkout.
 
 The reference has two parts, one for each distribution. mild_gateway is imported only by the functions that
 make its part.
@@ -28,7 +29,7 @@ from typing import Any
 LIBRARY = "mild-learn"
 GATEWAY = "mild-gateway"
 OPENAPI = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
-MARKER = re.compile(r"^<!-- generated: ([a-z_]+) -->$", re.MULTILINE)
+MARKER = re.compile(r"^<!-- generated: ([a-z_]+) -->$(?:\n> .*)*", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -220,7 +221,7 @@ def ledger_columns() -> dict[str, dict[str, tuple[str, str]]]:
             )
             for column in table.columns
         }
-        for table in [*tables, store.workers, store.drift]
+        for table in [*tables, store.workers, store.drift, store.key_bytes]
     }
 
 
@@ -448,7 +449,8 @@ def _options(title: str, records: Sequence[tuple[str, str]]) -> str:
 # A command with its option, or an option.
 CODE = re.compile(
     r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|demo|route|"
-    r"collect|serve|check|reload|replay|learn|versions|(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
+    r"collect|serve|check|import-litellm|replay|learn|versions|"
+    r"(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
     r"(?: --[a-z-]+)?|--[a-z][a-z-]*)(?![\w-])"
 )
 
@@ -485,7 +487,7 @@ GROUPS = {
     "The router": ("Router", "save", "load", "versions"),
     "Estimators": (
         "RouterCV", "LinearRouter", "CostRegressionRouter", "KNNRouter", "CascadeRouter",
-        "NeuralRouter", "ConstantRouter",
+        "NeuralRouter", "ConstantRouter", "DeferralClassifier",
     ),
     "Losses and decisions": (
         "cost_matrix", "rewards", "reward_distribution", "mild_loss", "expert_mass",
@@ -494,6 +496,7 @@ GROUPS = {
 }  # fmt: skip
 MODULES = {
     "mild.nn": "The losses and decisions for torch.",
+    "mild.nn.defer": "The losses of learning to defer in one stage, for torch.",
     "mild.metrics": "Figures of choices: losses, shares, recall, curves and intervals.",
     "mild.evaluation": "What another router would have cost, from a log with probabilities.",
     "mild.features": "Text to vectors, as scikit-learn transformers.",

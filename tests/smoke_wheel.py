@@ -22,7 +22,6 @@ MILD = Path(sys.executable).with_name("mild")
 # Packages that only the gateway needs, and the gateway itself.
 OF_THE_GATEWAY = (
     "aiohttp",
-    "alembic",
     "mild_gateway",
     "sqlalchemy",
     "starlette",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import mild
-from mild.data import OutcomeTable
+from mild.data import OutcomeTable, read_part
 from mild.data.datasets import load_outcomes
 from mild.errors import MildError
 
@@ -50,7 +50,7 @@ def test_columns_are_named_by_texts(what):
 
 def test_a_source_and_a_part_must_be_known():
     assert code_of(mild.read_outcomes, []) == "invalid_source"
-    assert code_of(mild.read_outcomes, load_outcomes().to_frame(), part="x") == "invalid_part"
+    assert code_of(read_part, load_outcomes().to_frame(), "x") == "invalid_part"
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_an_option_far_from_all_others_suggests_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, ["argmax"]])
-def test_a_value_that_is_no_text_is_refused(value: object) -> None:
+def test_a_value_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(OptionError, match="rule must be one of 'argmax'; got"):
         check_option("rule", value, ("argmax",))
 
@@ -110,7 +110,7 @@ def test_codes_are_stable_and_name_the_parameter() -> None:
     assert (caught.value.parameter, caught.value.code) == ("price_kind", "invalid_price_kind")
 
 
-def test_a_message_can_call_its_parameter_by_another_name():
+def test_a_message_can_name_the_option_of_its_parameter():
     error = InvalidInputError(parameter="n_folds", rule="must be at least 2.", place="a.csv: ")
     assert str(error) == "a.csv: n_folds must be at least 2."
     assert error.message_about("--cv") == "a.csv: --cv must be at least 2."

@@ -22,7 +22,7 @@ def test_numbers_have_no_exponent(write, value):
 
 
 @pytest.mark.parametrize("write", [amount, decimals])
-def test_nothing_has_no_sign(write):
+def test_zero_has_no_sign(write):
     for value in (0.0, -0.0, -1e-12):
         assert float(write(value)) == 0
         assert "-" not in write(value)
@@ -52,14 +52,14 @@ def target_verdict(saved, loss=(0.0, 0.0, 0.0)):
     )
 
 
-def test_a_difference_that_is_shown_as_nothing_is_none():
+def test_a_difference_that_is_rounded_to_zero_has_no_sign():
     assert target_verdict((-1e-7, -1e-7, 1e-7)).words.endswith("and costs as much")
     assert "saves 0.0 % (-0.4 to 0.4)" in target_verdict((-1e-5, -0.004, 0.004)).words
     assert "costs 0.4 % (0.1 to 0.7) more" in target_verdict((-0.004, -0.007, -0.001)).words
     assert "-0.0000" not in target_verdict((0.1, 0.0, 0.2), (0.0, -1e-6, 1e-6)).words
 
 
-def test_a_verdict_has_no_signed_nothing():
+def test_a_zero_in_a_verdict_has_no_sign():
     verdict = Verdict(
         estimate=-1e-6, low=-2e-6, high=-5e-7, constant="large", n_rows=500, n_groups=500
     )

@@ -17,6 +17,7 @@ PUBLIC = [
     "CascadeRouter",
     "ConstantRouter",
     "CostRegressionRouter",
+    "DeferralClassifier",
     "KNNRouter",
     "LinearRouter",
     "NeuralRouter",

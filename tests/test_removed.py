@@ -139,7 +139,7 @@ def test_rows_are_sorted_and_end_as_sentences():
         assert row.instead.endswith(".")
 
 
-def test_what_was_never_there_is_an_ordinary_error():
+def test_a_name_that_never_existed_is_an_ordinary_error():
     assert removal_message("option", "--never-existed", "tune") is None
     done = CliRunner().invoke(build_app(), ["tune", "--never-existed"], prog_name="mild")
     assert done.exit_code == 2

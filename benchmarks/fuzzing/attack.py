@@ -241,4 +241,4 @@ def _is_ours(path: bytes) -> bool:
     """Whether a path is one of ours, its query aside, or names a model that there is."""
     bare = path.partition(b"?")[0].partition(b"#")[0].decode("latin-1")
     name = unquote(bare.removeprefix("/v1/models/"))
-    return bare in (*PATHS, "/health/liveliness") or name in ("mild", *NAMES)
+    return bare in (*PATHS, "/health/live") or name in ("mild", *NAMES)

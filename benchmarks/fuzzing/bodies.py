@@ -22,7 +22,7 @@ PATHS = (
     "/v1/models",
     "/v1/models/small",
     "/health",
-    "/health/readiness",
+    "/health/ready",
     "/metrics",
     "/",
     "/status.json",

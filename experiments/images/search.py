@@ -81,7 +81,7 @@ def search_heads(method: Method, problem: Problem, report: Callable[[str], None]
             search.run(candidates)
         if search.interrupted:
             raise KeyboardInterrupt
-        return data.paid(search.made)
+        return data.paid(search.choices)
 
     heads: list[tuple[str, tuple[float, ...], float]] = []
     for kind in kinds:

@@ -27,10 +27,10 @@ from mild.money import amount
 from mild.routers.pooled_heads import Cells, pooled_heads
 from mild.tuning.fitting import make_step
 from mild_gateway.collect import Collected, collect_outcomes
-from mild_gateway.collect.collector import check_prices
 from mild_gateway.collect.config import find_experts
-from mild_gateway.collect.prompts import bare_prompt
+from mild_gateway.collect.prompts import lettered_options
 from mild_gateway.collect.questions import Question, Questions, read_questions
+from mild_gateway.collect.runs import check_prices
 from mild_gateway.collect.session import ledger_path
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.prices import Usage, estimate_tokens
@@ -116,7 +116,9 @@ class LabelPlan:
 
 def _texts(one: Question) -> tuple[str, str]:
     """A question, and with its choices right under it, as in some tables of outcomes."""
-    return one.query, one.query + bare_prompt("", one.options)[1:]
+    if not one.options:
+        return one.query, one.query
+    return one.query, f"{one.query}\n{lettered_options(one.options)}"
 
 
 def _column(table: OutcomeTable, values: FloatArray | None, name: str) -> FloatArray:
@@ -137,8 +139,6 @@ def _expected_dollars(
     known = ~np.isnan(paid)
     if asked is None:
         return paid[known].mean() if known.any() else 0.0
-    if asked.command is not None:
-        return asked.price.of(None)
     sent = [estimate_tokens((asked.system or "") + text) for text in texts]
     read = np.array([asked.price.of(Usage(tokens, 0)) for tokens in sent])
     if known.any():
@@ -185,7 +185,8 @@ def make_plan(
     >>> from mild_gateway.experts.expert import Expert
     >>> table = load_outcomes()
     >>> known = table.take(range(40))
-    >>> asked = [Expert(name, command=(name,), price_per_query=0.01) for name in table.expert_names]
+    >>> url = "http://127.0.0.1:8080/v1"
+    >>> asked = [Expert(name, url, name, price_per_query=0.01) for name in table.expert_names]
     >>> more = pa.table({"query": table.queries[40:]})
     >>> found = make_plan(known, asked, spend=0.5, queries=more)
     >>> found.planned["calls"]
@@ -199,10 +200,6 @@ def make_plan(
     if step.kind == "vectors":
         raise invalid("text", "must read queries, which are what experts are asked; got vectors.")
     found = find_experts(experts, need_secrets=False).experts
-    for expert in found:
-        if expert.samples > 1:
-            rule = f"must be asked once per query in a plan; {expert.name!r} has {expert.samples} samples."
-            raise OptionError(parameter="experts", rule=rule)
     asked = {expert.name: expert for expert in found}
     check_prices("a plan", found, "experts")
     # Experts of the table that cannot be asked stay rivals. A query may have several rows, as where an

@@ -14,6 +14,18 @@ from common_hooks import (  # noqa: F401
 )
 
 
+@pytest.fixture
+def no_retry(monkeypatch):
+    """An expert that fails is not tried again; the next one is asked."""
+    monkeypatch.setattr("mild_gateway.server.calls.RETRIES", 0)
+
+
+@pytest.fixture
+def short_pauses(monkeypatch):
+    """Half a second without a byte ends an answer."""
+    monkeypatch.setattr("mild_gateway.experts.client.IDLE_SECONDS", 0.5)
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     """A PostgreSQL server of our own, for the whole run."""

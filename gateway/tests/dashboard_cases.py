@@ -37,6 +37,7 @@ def make_settings(
         experts=experts,
         ledger=Keep(path, keep_text),
         routing=SimpleNamespace(explore=explore, price_weight=price_weight, target=target),
+        cascade_by_name=False,
     )
 
 
@@ -100,9 +101,7 @@ def make_records(count=700, shares=(0.45, 0.35, 0.2), names=NAMES, seed=0, text=
 PUBLISHED = {
     "router": "3f9a61c2d4e8b7aa",
     "in_flight": 4,
-    "breakers": {"calculator": "closed", "atlas": "half-open", "scholar": "open"},
-    "open_keys": {"calculator": 2, "atlas": 0, "scholar": 0},
-    "cool_downs": {"calculator": 0.0, "atlas": 11.2, "scholar": 0.0},
+    "asked_last": {"calculator": False, "atlas": False, "scholar": True},
     "capacity": {name: {"in_flight": 2, "max_in_flight": 50} for name in NAMES},
     "started": NOW - 86_400,
     "draining": False,
@@ -122,7 +121,10 @@ def make_document(path, records=(), spend=make_spend, router=None, document=PUBL
 
 @contextmanager
 def serving(document):
-    """Serve the page with a status that may be changed: ``served.document``; None lets it fail."""
+    """Serve the page with a status that may be changed: ``served.document``; None lets it fail.
+
+    With ``served.key``, the status needs that key.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -130,6 +132,11 @@ def serving(document):
             if not page and (self.path != "/status.json" or served.document is None):
                 self.send_error(503)
                 return
+            served.keys.append(self.headers.get("Authorization"))
+            if not page and served.key is not None:
+                if self.headers.get("Authorization") != f"Bearer {served.key}":
+                    self.send_error(401)
+                    return
             body = page_bytes() if page else json.dumps(served.document).encode()
             self.send_response(200)
             self.send_header(
@@ -145,7 +152,11 @@ def serving(document):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     address = f"http://127.0.0.1:{server.server_port}/"
     served = SimpleNamespace(
-        document=document, address=address, page=SimpleNamespace(as_uri=lambda: address)
+        document=document,
+        key=None,
+        keys=[],
+        address=address,
+        page=SimpleNamespace(as_uri=lambda: address),
     )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

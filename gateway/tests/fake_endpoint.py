@@ -15,7 +15,7 @@ class FakeEndpoint:
 
     Parameters
     ----------
-    answer : prompt -> text
+    answer : prompt -> text; None answers with the name of the model that is asked for
     script : what to do with the first requests, one after the other: "hang", "cut", "html", "no usage",
         "close", "list", ("status", code, headers, message), ("body", object); the others are answered
     usage : (tokens in, tokens out) that every answer reports
@@ -147,7 +147,9 @@ class FakeEndpoint:
 
     def completion(self, body, usage):
         """A chat completion as JSON."""
-        text = self.answer(body["messages"][-1]["content"])
+        text = body["model"]
+        if self.answer is not None:
+            text = self.answer(body["messages"][-1]["content"])
         content = {
             "choices": [
                 {

@@ -87,8 +87,7 @@ class FakeBoard:
 def expert(name, upstream, **more):
     """Settings of an expert at a fake endpoint; slow machines have time to answer."""
     url = upstream if isinstance(upstream, str) else upstream.base_url
-    patient = dict.fromkeys(("connect_seconds", "first_byte_seconds", "idle_seconds"), PATIENCE)
-    return Expert(name, url, f"{name}-model", **{**patient, **more})
+    return Expert(name, url, f"{name}-model", **{"first_byte_seconds": PATIENCE, **more})
 
 
 @contextlib.asynccontextmanager
@@ -102,7 +101,7 @@ async def gateway(
     limits = parts.pop("limits", {})
     if "access_settings" in parts:
         parts["access"] = parts.pop("access_settings")
-    named = ("clock", "seed", "shared", "tracing", "worker")
+    named = ("clock", "seed", "tracing")
     app_parts = {name: parts.pop(name) for name in named if name in parts}
     if "tracing_settings" in parts:
         parts["tracing"] = parts.pop("tracing_settings")
@@ -225,9 +224,12 @@ class Client:
 
     async def answer(self, method="POST"):
         """Read one response: status, headers, body, whether it ended as it should."""
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        lines = head.decode("latin-1").split("\r\n")
-        status = int(lines[0].split()[1])
+        status = 100
+        # What "Expect: 100-continue" asks for comes before the answer.
+        while status == 100:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            lines = head.decode("latin-1").split("\r\n")
+            status = int(lines[0].split()[1])
         headers = {
             name.lower(): value
             for name, _, value in (line.partition(": ") for line in lines[1:] if line)

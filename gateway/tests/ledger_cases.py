@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from mild_gateway.ledger import LedgerWriter, Record
-from mild_gateway.ledger.feedback import Feedback, feedback, has_feedback
+from mild_gateway.ledger.feedback import Feedback, feedback
 from mild_gateway.ledger.reading import open_ledger
 from mild_gateway.ledger.writer import WAITING_BYTES
 
@@ -41,7 +41,11 @@ def record(number=0, time=1_000_000.0, **fields):
         "latency_ms": 12.5,
         "router": "f" * 12,
     }
-    return Record(f"r{number}", time, **{**usual, **fields})
+    usual |= fields
+    is_decision = usual["propensity"] is not None and usual.get("pinned_by") is None
+    if is_decision and "preferred" not in fields:
+        usual["preferred"] = usual["chosen"]
+    return Record(f"r{number}", time, **usual)
 
 
 @contextmanager
@@ -62,7 +66,7 @@ def read_feedback(place):
     """All feedback in a ledger, in the order of time."""
     query = sa.select(feedback).order_by(feedback.c.time, feedback.c.request_id)
     with open_ledger(place) as database, database.transaction() as connection:
-        rows = connection.execute(query).all() if has_feedback(database) else []
+        rows = connection.execute(query).all()
     return [Feedback(*row) for row in rows]
 
 

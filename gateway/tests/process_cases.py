@@ -15,26 +15,39 @@ from mild.artifact import save
 from waiting import PATIENCE
 
 
-def write_files(folder, experts, router=None, extra="", workers=1, port=0):
-    """``mild.toml`` and ``router`` in a folder; experts are (name, base_url, more lines)."""
+def write_files(folder, experts, router=None, extra="", workers=1, port=0, accept=0):
+    """``mild.toml`` and ``router`` in a folder; experts are (name, base_url, more lines).
+
+    ``accept`` is ``accept_after_sigterm_seconds``.
+    """
     names = tuple(name for name, *_ in experts)
     if router is None:
         router = priced_router(
             names, tuple(0.1 * (k + 1) for k in range(len(names))), (0.01,) * len(names)
         )
     save(router, folder / "router", overwrite=True)
+    if "[limits]" not in extra:
+        extra += "\n[limits]"
+    extra = extra.replace("[limits]", f"[limits]\naccept_after_sigterm_seconds = {accept}")
     lines = ['router = "router"', f"port = {port}", f"workers = {workers}", extra]
     for name, url, *more in experts:
         lines += [f"[experts.{name}]", f'base_url = "{url}"', f'model = "{name}-model"', *more]
     (folder / "mild.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def is_worker(pid):
+    """Whether a child process is one of uvicorn's workers: multiprocessing has a helper beside them."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"spawn_main" in file.read()
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.asynccontextmanager
 async def served(folder, **options):
     """A served folder: ``port``, ``process``, ``workers()``, ``stop()``."""
-    runtime = folder / "runtime"
-    runtime.mkdir(mode=0o700, exist_ok=True)
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     given = {"config": str(folder / "mild.toml"), **options}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -61,7 +74,8 @@ async def served(folder, **options):
             """Process ids of the workers; one worker is the process itself."""
             path = f"/proc/{process.pid}/task/{process.pid}/children"
             with open(path, encoding="ascii") as file:
-                return [int(pid) for pid in file.read().split()] or [process.pid]
+                children = [int(pid) for pid in file.read().split()]
+            return [pid for pid in children if is_worker(pid)] or [process.pid]
 
         yield SimpleNamespace(
             port=port,
@@ -69,7 +83,6 @@ async def served(folder, **options):
             stop=stop,
             workers=workers,
             line=line,
-            runtime=runtime / "mild",
         )
     finally:
         if process.returncode is None:

@@ -41,7 +41,7 @@ def make_log(draws=1500, explore=0.3, pinned=0.0, seed=0, names=NAMES, old=OLD, 
                 number, time=1e9 + number, expert=chosen, chosen=chosen, propensity=chance,
                 price=float(DOLLARS[kind][place] * rng.gamma(4, 0.25)),
                 text=texts_of([kind], rng)[0], session=f"s{draw}" if length > 1 else None,
-                pinned_by=first,
+                pinned_by=first, preferred=best if first is None else None,
             )  # fmt: skip
             for name, value in fields.items():
                 setattr(entry, name, value)

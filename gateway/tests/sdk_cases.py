@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 from fake_upstream import FakeUpstream
 from gateway_cases import expert, gateway
-from mild_gateway.experts.expert import BreakerSettings
 from waiting import PATIENCE
 
 
@@ -18,10 +17,12 @@ def served(api="openai"):
     found = SimpleNamespace()
 
     async def serve():
-        more = {"retries": 0, "api": api, "embeddings": api == "openai"}
+        more = {"api": api, "embeddings": api == "openai"}
         # One gateway serves all tests of a module, and some of them break its expert.
-        more["breaker"] = BreakerSettings(failures=1000)
-        async with FakeUpstream() as up, gateway([expert("small", up, **more)]) as g:
+        async with (
+            FakeUpstream() as up,
+            gateway([expert("small", up, **more)], routing={"max_attempts": 1}) as g,
+        ):
             found.url, found.g, found.up = f"http://127.0.0.1:{g.port}", g, up
             started.set()
             while not ended.is_set():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import types
+import typing
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -15,10 +18,10 @@ from mild_gateway.config import (
     LedgerSettings,
     LimitSettings,
     RoutingSettings,
+    Settings,
     read_settings,
     read_store,
 )
-from mild_gateway.experts.expert import BreakerSettings
 
 SECRET = "sk-do-not-show-me"
 GOOD = """\
@@ -39,12 +42,8 @@ price_out = 1
 max_tokens = 700
 max_in_flight = 8
 requests_per_minute = 30
-connect_seconds = 1
 first_byte_seconds = 2.5
-idle_seconds = 3
-retries = 0
 stream_usage = false
-breaker = { failures = 2, open_seconds = 1 }
 
 [experts."big one"]
 base_url = "http://127.0.0.1:8080/v1"
@@ -58,9 +57,6 @@ price_weight = 0.5
 explore = 0.05
 text = "all"
 pin_sessions = false
-session_seconds = 60
-max_sessions = 5
-fallback = false
 max_attempts = 2
 
 [limits]
@@ -70,7 +66,6 @@ drain_seconds = 0
 
 [access]
 require_key = true
-anonymous = "guests"
 budget_day = 20
 budget_month = 200.5
 requests_per_minute = 60
@@ -121,15 +116,14 @@ def test_everything_is_read(place):
     assert small.sent_headers() == {"x-team": "blue", "Authorization": f"Bearer {SECRET}"}
     assert (small.price_in, small.price_out, small.price_per_query) == (0.5, 1.0, None)
     assert (small.max_tokens, small.max_in_flight, small.requests_per_minute) == (700, 8, 30.0)
-    assert (small.connect_seconds, small.first_byte_seconds, small.idle_seconds) == (1.0, 2.5, 3.0)
-    assert (small.retries, small.breaker) == (0, BreakerSettings(2, 30.0, 1.0))
+    assert small.first_byte_seconds == 2.5
     assert (small.stream_usage, big.stream_usage) == (False, True)
     assert big.name == "big one"
     assert big.sent_headers() == {"api-key": "big-key"}
-    assert big.place == f"{place / 'mild.toml'}, line 25"
-    assert settings.routing == RoutingSettings(0.5, 0.05, "all", False, 60.0, 5, False, 2)
+    assert big.defined_at == f"{place / 'mild.toml'}, line 21"
+    assert settings.routing == RoutingSettings(0.5, 0.05, "all", False, 2)
     assert settings.limits == LimitSettings(max_body_bytes=2048, max_in_flight=10, drain_seconds=0)
-    assert settings.access == AccessSettings(True, "guests", 20.0, 200.5, 60)
+    assert settings.access == AccessSettings(True, 20.0, 200.5, 60)
     assert settings.ledger == LedgerSettings(place / "logs/l.sqlite", True, 7.0, 5_000_000)
     assert settings.expert("big one") is big
     assert settings.expert("none") is None
@@ -145,7 +139,6 @@ def test_little_is_enough(tmp_path):
     assert settings.limits == LimitSettings()
     assert not settings.requires_key
     assert settings.experts[0].secret is None
-    assert settings.notes == ()
 
 
 def test_no_secret_is_in_the_repr(place):
@@ -189,7 +182,6 @@ def test_the_store_is_known_without_any_secret(place):
     file = place / "mild.toml"
     file.write_text(GOOD)
     assert read_store(file) == str(place / "state/keys.sqlite")
-    assert read_store(place / "config.yaml") == str(place / "mild.sqlite")
 
 
 # Lines at the top of a file, lines of an expert, and lines of tables, each with the key that is wrong.
@@ -211,14 +203,11 @@ OF_EXPERT = [
     ("price_in = inf", "price_in"),
     ("max_tokens = 0", "max_tokens"),
     ("context = 0", "context"),
-    ("vision = 1", "vision"),
+    ("stream_usage = 1", "stream_usage"),
     ('role = "backup"', "role"),
     ('api = "gemini"', "api"),
     ('embeddings = "yes"', "embeddings"),
     ('embeddings = true\napi = "anthropic"', "embeddings"),
-    ("breaker.failures = 0", "breaker.failures"),
-    ("breaker.max_cool_down_seconds = 0", "breaker.max_cool_down_seconds"),
-    ("breaker.fails = 1", "breaker.fails"),
     (f'api_key = "{SECRET}"', "api_key"),
     (f'api_key_env = "{SECRET}"', "api_key_env"),
     ('api_key_env = "UNSET"', "api_key_env"),
@@ -228,11 +217,10 @@ OF_EXPERT = [
     ('headers = { "a b" = "x" }', "headers.a b"),
 ]
 OF_TABLE = [
-    ("[routing]\nmax_sessions = 1000000000000", "routing.max_sessions"),
     ('[routing]\npin_sessions = "hard"', "routing.pin_sessions"),
     ("[routing]\nexplore = 1.5", "routing.explore"),
     ('[routing]\ntext = "first"', "routing.text"),
-    ("[routing]\nfallback = 1", "routing.fallback"),
+    ("[routing]\nsession_from_content = 1", "routing.session_from_content"),
     ('[routing]\ntarget = "max_dollars"', "routing.target"),
     ("[routing]\ntarget = { max_dollar = 2 }", "routing.target.max_dollar"),
     ("[routing.target]\nquality = 0.9", "routing.target.quality"),
@@ -282,11 +270,10 @@ def test_a_mistake_is_named_with_its_line(tmp_path, text, line, key):
         ("prot = 1\n" + LEAST, ", line 1: prot is unknown; did you mean port?"),
         ("workers = 0\n" + LEAST, ", line 1: workers must be a whole number from 1 to 256; got 0."),
         (LEAST + 'price_in = "1"\n', "price_in must be a number of at least 0; got text."),
-        (LEAST + "vision = 1\n", "vision must be true or false; got 1."),
+        (LEAST + "stream_usage = 1\n", "stream_usage must be true or false; got 1."),
         (LEAST + 'role = "backup"\n', 'role must be "routed" or "fallback".'),
         (LEAST + f'api_key = "{SECRET}"\n', "api_key must not be written in this file"),
         (LEAST + "[routing.target]\n", "routing.target must have at least one of keep_"),
-        ('litelm = "x"\n' + LEAST, "litelm is unknown; did you mean litellm?"),
         (LEAST + "total_second = 1\n", "total_second is unknown; did you mean total_seconds?"),
         (LEAST + "[ledger]\nenabld = true\n", "ledger.enabld is unknown; did you mean enabled?"),
         (
@@ -302,21 +289,14 @@ def test_a_message_says_the_rule_and_what_was_got(tmp_path, text, said):
 @pytest.mark.parametrize("text", ["zzz = 1\n" + LEAST, LEAST + "zzz = 1\n"])
 def test_the_known_names_are_those_that_a_file_may_have(tmp_path, text):
     known = refusal(tmp_path, text).partition("the known names are ")[2].rstrip(".").split(", ")
-    assert not {"notes", "source", "lines", "name", "secret", "place"} & {*known}
-    assert {"store_file", "litellm", "port"} <= {*known} or {"max_in_flight", "model"} <= {*known}
-
-
-def test_a_file_of_litellm_that_is_not_there_is_named(tmp_path):
-    file = tmp_path / "mild.toml"
-    file.write_text('litellm = "none.yaml"\n')
-    with pytest.raises(DataFileError, match="it cannot be read"):
-        read_settings(file)
+    assert not {"source", "lines", "name", "secret", "place"} & {*known}
+    assert {"store_file", "port"} <= {*known} or {"max_in_flight", "model"} <= {*known}
 
 
 def test_a_file_with_a_secret_that_others_can_read_is_refused(place):
     (place / "secrets" / "big").chmod(0o644)
     message = refusal(place, GOOD)
-    assert ", line 28: experts.big one.api_key_file names a file" in message
+    assert ", line 24: experts.big one.api_key_file names a file" in message
     assert "chmod 600" in message
     assert "big-key" not in message
 
@@ -364,32 +344,53 @@ def test_a_page_may_be_public(tmp_path):
 
 def test_what_an_expert_can_serve_is_read_and_not_assumed(tmp_path):
     text = """
-vision = true
-tools = false
-json_schema = false
-reasoning = true
+unsupported = ["tools", "json_schema"]
 context = 128_000
 max_output = 4096
 role = "fallback"
 price_in = 2
 price_cached_in = 0.2
+price_cache_write = 2.5
 [routing]
 pin_sessions = "soft"
 session_from_content = true
-cache_seconds = 60
 """
     settings = read(tmp_path, LEAST + text)
     (one,) = settings.experts
-    assert (one.vision, one.tools, one.json_schema, one.reasoning) == (True, False, False, True)
+    assert one.unsupported == ("tools", "json_schema")
     assert (one.context, one.max_output, one.role) == (128_000, 4096, "fallback")
     assert one.price.per_million_cached_in == 0.2
+    assert one.price.per_million_cache_write == 2.5
     routing = settings.routing
     assert (routing.pin_sessions, routing.session_from_content) == ("soft", True)
-    assert routing.cache_seconds == 60
     (plain,) = read(tmp_path, LEAST).experts
-    flags = (plain.vision, plain.tools, plain.json_schema, plain.reasoning)
-    assert {*flags, plain.context, plain.max_output, plain.price_cached_in} == {None}
+    assert plain.unsupported == ()
+    prices = (plain.price_cached_in, plain.price_cache_write)
+    assert {plain.context, plain.max_output, *prices} == {None}
     assert plain.role == "routed"
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        ('"images"', "must be a list with any of"),
+        ("true", "must be a list with any of"),
+        ('["images", "vision"]', "entry 2 is none of them"),
+        ('[["images"]]', "entry 1 is none of them"),
+    ],
+)
+def test_what_is_unsupported_must_be_known(value, rule, tmp_path):
+    with pytest.raises(DataFileError) as caught:
+        read(tmp_path, f"{LEAST}unsupported = {value}\n")
+    said = str(caught.value)
+    assert "unsupported must" in said
+    assert rule in said
+    assert '"images", "tools", "json_schema", "reasoning"' in said
+
+
+def test_a_price_of_cache_writes_needs_one_of_input(tmp_path):
+    with pytest.raises(DataFileError, match="must have a price_in"):
+        read(tmp_path, LEAST + "price_cache_write = 2.5\n")
 
 
 @pytest.mark.parametrize(
@@ -436,7 +437,7 @@ def test_the_server_table(tmp_path):
         expert + "[server]\ncors_origins = ['https://app.example.com', 'http://localhost:3000']\n"
         "trusted_proxies = ['10.0.0.0/8', '::1']\n"
         "tls_certificate = 'tls/cert.pem'\ntls_key = '/etc/key.pem'\n"
-        "[limits]\ntotal_seconds = 90\nmax_bytes_in_flight = 2048\n"
+        "[limits]\ntotal_seconds = 90\nmax_body_bytes = 2048\n"
     )
     settings = read_settings(file, {})
     assert settings.server.cors_origins == ("https://app.example.com", "http://localhost:3000")
@@ -447,7 +448,7 @@ def test_the_server_table(tmp_path):
     assert settings.server.tls_certificate == tmp_path / "tls" / "cert.pem"
     assert str(settings.server.tls_key) == "/etc/key.pem"
     assert settings.longest_request == 90
-    assert settings.limits.max_bytes_in_flight == 2048
+    assert settings.limits.max_body_bytes == 2048
     file.write_text(
         expert + "[server]\ncors_origins = ['*']\ntrusted_proxies = ['proxy']\ntls_key = 'k'\n"
     )
@@ -464,3 +465,37 @@ def test_an_expert_may_speak_anthropics_api(tmp_path):
     assert found.api == "anthropic"
     (found,) = read(tmp_path, LEAST + "embeddings = true\n").experts
     assert found.embeddings
+
+
+def _table_of(annotation):
+    """The class behind a setting that is a table of settings, or a list of such; None for a value."""
+    if dataclasses.is_dataclass(annotation) and hasattr(annotation, "__pydantic_validator__"):
+        return annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple):
+        for kind in typing.get_args(annotation):
+            table = _table_of(kind)
+            if table is not None:
+                return table
+    return None
+
+
+def _names_of_settings(table, prefix=""):
+    """The settings of a table and of the tables in it, without the internal ones."""
+    annotations = typing.get_type_hints(table)
+    for field in dataclasses.fields(table):
+        if field.name in getattr(table, "internal", ()) or not field.init:
+            continue
+        inner = _table_of(annotations[field.name])
+        if inner is None:
+            yield prefix + field.name
+        else:
+            yield from _names_of_settings(inner, f"{prefix}{field.name}.")
+    for name in getattr(table, "other_keys", ()):
+        yield prefix + name
+
+
+def test_there_are_at_most_eighty_settings():
+    names = list(_names_of_settings(Settings))
+    assert {"port", "store_file", "experts.base_url", "routing.target.max_dollars"} <= set(names)
+    assert len(names) == len(set(names))
+    assert len(names) <= 80, sorted(names)

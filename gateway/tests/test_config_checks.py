@@ -19,6 +19,7 @@ from mild_gateway.config import (
     CascadeSettings,
     LedgerSettings,
     RoutingSettings,
+    ServerSettings,
     Settings,
     TargetSettings,
 )
@@ -27,6 +28,7 @@ from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.secrets import Secret
 
 LONG_KEY = Secret("0123456789ab", "a test")
+BEHIND_A_PROXY = ServerSettings(trusted_proxies=("10.0.0.0/8",))
 
 
 def expert(name, **more):
@@ -36,7 +38,7 @@ def expert(name, **more):
         "m",
         price_in=1.0,
         price_out=1.0,
-        place="mild.toml, line 3",
+        defined_at="mild.toml, line 3",
         **more,
     )
 
@@ -60,14 +62,48 @@ def test_settings_that_fit_leave_notes_only():
     assert {finding.kind for finding in findings} <= {"note"}
 
 
-def test_every_missing_expert_is_named_and_a_likely_misspelling_with_its_line():
+def test_experts_without_an_endpoint_are_one_warning_with_a_likely_misspelling():
+    findings = check_against(settings("smal", "large"), router("small", "large", "huge"))
+    assert texts(findings, "warning") == [
+        "mild.toml has no endpoint for 2 of the 3 experts of the router, which decides without them: "
+        "small, huge. Is 'small' the one called 'smal' (mild.toml, line 3)?",
+        "mild.toml, line 3: smal is not an expert of the router; it answers only to its own name.",
+    ]
+
+
+def test_a_router_without_any_endpoint_is_one_error():
+    names = [f"expert {number}" for number in range(17)]
     with pytest.raises(InvalidInputError) as caught:
-        check_against(settings("smal", "other"), router("small", "large"))
+        check_against(settings("other"), router(*names))
     assert str(caught.value) == (
-        "mild.toml must name every expert of the router (small, large); 'small' is missing. "
-        "Is it 'smal' (mild.toml, line 3)? "
-        "mild.toml must name every expert of the router (small, large); 'large' is missing."
+        "mild.toml must have an endpoint for at least one expert of the router "
+        "(expert 0, expert 1, expert 2, expert 3, expert 4 and 12 more); it has none."
     )
+
+
+def test_a_cascade_of_three_experts_of_seventeen_needs_three_endpoints():
+    names = tuple(f"expert {number}" for number in range(17))
+    cascade = cascade_router(names, steps=((0, 1), (2,)))
+    findings = check_against(settings(*names[:3]), cascade)
+    (warning,) = texts(findings, "warning")
+    assert "no endpoint for 14 of the 17 experts" in warning
+    assert len(warning) < 200
+
+
+def test_a_cascade_whose_experts_have_no_endpoint_is_a_warning():
+    cascade = cascade_router(("a", "b", "c", "d"), steps=((0, 1), (2,)))
+    findings = check_against(settings("d"), cascade)
+    assert any(
+        "asks only experts without an endpoint" in text for text in texts(findings, "warning")
+    )
+
+
+def test_novel_texts_need_an_expert_with_an_endpoint():
+    given = settings("small", routing=RoutingSettings(on_novel="large"))
+    with pytest.raises(
+        InvalidInputError, match=r"on_novel must have an endpoint; 'large' has none"
+    ):
+        check_against(given, knowing(priced_router()))
 
 
 def test_an_expert_that_the_router_does_not_know_is_a_note():
@@ -135,7 +171,7 @@ def test_a_saved_target_with_an_expert_that_is_not_chosen_is_a_warning():
 
 
 def test_errors_come_first():
-    findings = find_problems(settings("a"), router("a", "b", text=False))
+    findings = find_problems(settings("c"), router("a", "b", text=False))
     kinds = [finding.kind for finding in findings]
     assert kinds == sorted(kinds, key=["error", "warning", "note"].index)
     assert kinds.count("error") == 2
@@ -164,11 +200,19 @@ def test_errors_come_first():
             "access.budget_day ($5) is above access.budget_month ($2).",
         ),
         (
-            settings("a", host="0.0.0.0", access=AccessSettings(require_key=False)),
+            settings(
+                "a", host="0.0.0.0", access=AccessSettings(require_key=False), server=BEHIND_A_PROXY
+            ),
             "anyone who can reach 0.0.0.0 can spend money: access.require_key is false.",
         ),
         (
-            settings("a", host="0.0.0.0", page="public", ledger=LedgerSettings(keep_text=True)),
+            settings(
+                "a",
+                host="0.0.0.0",
+                page="public",
+                ledger=LedgerSettings(keep_text=True),
+                server=BEHIND_A_PROXY,
+            ),
             "anyone who can reach 0.0.0.0 can read the last requests on the status page without a key: "
             'page is "public" and ledger.keep_text is true.',
         ),
@@ -187,11 +231,28 @@ def test_likely_mistakes_are_warnings(given, said):
     assert texts(find_problems(given), "warning") == [said]
 
 
-def test_kept_texts_and_the_readers_notes_are_told():
-    given = settings("a", ledger=LedgerSettings(keep_text=True), notes=("x is not used.",))
-    assert texts(find_problems(given), "note") == [
-        "the ledger keeps the text of every request: ledger.keep_text.",
-        "x is not used.",
+@pytest.mark.parametrize(
+    ("host", "server", "warnings"),
+    [
+        ("0.0.0.0", ServerSettings(), 1),
+        ("192.0.2.7", ServerSettings(), 1),
+        ("127.0.0.1", ServerSettings(), 0),
+        ("0.0.0.0", BEHIND_A_PROXY, 0),
+        ("0.0.0.0", ServerSettings(tls_certificate="c.pem", tls_key="k.pem"), 0),
+    ],
+)
+def test_a_public_address_without_a_proxy_or_tls_is_a_warning(host, server, warnings):
+    found = texts(find_problems(settings("a", host=host, server=server)), "warning")
+    assert len(found) == warnings
+    for text in found:
+        assert text.startswith(f"the gateway listens on {host}, in the clear")
+        assert "server.trusted_proxies" in text
+
+
+def test_a_ledger_that_keeps_texts_is_noted():
+    keeping = settings("a", ledger=LedgerSettings(keep_text=True))
+    assert texts(find_problems(keeping), "note") == [
+        "the ledger keeps the text of every request: ledger.keep_text."
     ]
 
 
@@ -207,9 +268,9 @@ def test_an_expert_for_novel_requests_must_be_the_routers_and_the_router_must_kn
     assert [finding.kind for finding in found].count("error") == errors
 
 
-def with_fallback(*names, retries=1, **routing):
+def with_fallback(*names, **routing):
     backup = expert("backup", role="fallback")
-    routed = tuple(expert(name, retries=retries) for name in names)
+    routed = tuple(expert(name) for name in names)
     return Settings(experts=(*routed, backup), routing=RoutingSettings(**routing))
 
 
@@ -221,9 +282,9 @@ def test_a_fallback_need_not_be_the_routers():
 @pytest.mark.parametrize(
     ("given", "kind", "said"),
     [
-        (with_fallback("a", fallback=False), "warning", "can only be asked by name"),
+        (with_fallback("a", max_attempts=1), "warning", "can only be asked by name"),
         (with_fallback("a", "b"), "warning", "may never be asked: the other experts use up"),
-        (with_fallback("a", "b", retries=0, max_attempts=2), "warning", "(2 attempts with their"),
+        (with_fallback("a", max_attempts=2), "warning", "(2 attempts with their"),
     ],
 )
 def test_a_fallback_that_is_never_asked_is_a_warning(given, kind, said):
@@ -269,9 +330,11 @@ def test_samples_of_a_cascade_are_calls_of_a_configured_expert():
     assert any("mild asks small, small#2; then large." in text for text in found["note"])
 
 
-def test_an_expert_of_a_cascade_must_be_configured():
-    (error,) = cascade_findings(expert("large"))["error"]
-    assert "must name every expert of the router (small, large); 'small' is missing" in error
+def test_an_expert_of_a_cascade_without_an_endpoint_is_not_asked():
+    found = cascade_findings(expert("large"))
+    assert found["error"] == []
+    assert any("no endpoint for 1 of the 2 experts" in text for text in found["warning"])
+    assert any("mild asks large." in text for text in found["note"])
 
 
 def test_a_mix_is_described_and_a_price_weight_that_drops_it_is_told():

@@ -37,7 +37,7 @@ def check_found(file, environment=os.environ):
 def test_an_address_may_stand_in_the_file_in_a_variable_or_in_a_file(write, tmp_path):
     check_found(write(f'store = "{URL}"'))
     check_found(write('store = "os.environ/STORE"', 0o644), {"STORE": URL})
-    check_found(write('store_env = "STORE"', 0o644), {"STORE": URL})
+    check_found(write('store = "env:STORE"', 0o644), {"STORE": URL})
     words = tmp_path / "words"
     words.write_text(URL + "\n")
     words.chmod(0o600)
@@ -58,17 +58,6 @@ def test_the_ledger_is_in_the_same_database_unless_a_file_is_named(write, tmp_pa
     assert read_ledger_location(without) is None
 
 
-def test_a_lost_store_sheds_with_a_database_and_serves_with_a_file_unless_it_is_said(write):
-    assert read_settings(write("")).sheds is False
-    assert read_settings(write(f'store = "{URL}"')).sheds is True
-    said = 'store = "{}"\n[access]\nwhen_store_lost = "{}"\nlost_allowance = 0.5'
-    serving = read_settings(write(said.format(URL, "serve")))
-    assert (serving.sheds, serving.access.lost_allowance) == (False, 0.5)
-    shedding = read_settings(write(said.format("x.sqlite", "shed")))
-    assert shedding.sheds is True
-    assert any("lost_allowance has no effect" in one.text for one in find_problems(shedding))
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -76,14 +65,14 @@ def test_a_lost_store_sheds_with_a_database_and_serves_with_a_file_unless_it_is_
         (f'store = "postgresql://me:{SECRET}@db:x/mild"', "line 1: store must name a host and a p"),
         (f'store = "postgresql://me:{SECRET}@@db/mild"', "line 1: store must have the form"),
         ('store = "os.environ/NOWHERE"', "line 1: store names an environment variable that is not"),
-        ('store_env = "NOWHERE"', "line 1: store_env names an environment variable that is not set"),
+        ('store = "env:NOWHERE"', "line 1: store names an environment variable that is not set"),
         ('store_file = "nowhere"', "line 1: store_file names a file that cannot be read"),
-        ('store_env = 5', "line 1: store_env must be text"),
+        ('store_file = 5', "line 1: store_file must be text"),
+        ('store_env = "STORE"', 'store_env was removed in mild 0.10. Use store = "env:NAME".'),
         ('store = ""', "line 1: store must be the path of an SQLite file"),
-        ('store = "x"\nstore_env = "STORE"', "line 2: store_env must not be given together"),
+        ('store = "x"\nstore_file = "y"', "line 2: store_file must not be given together"),
         (f'store = "{URL}"\n[ledger]\npath = "{URL}"', "line 3: ledger.path must be a path"),
-        ('[access]\nwhen_store_lost = "wait"', 'line 2: access.when_store_lost must be "shed" or'),
-        ('[access]\nlost_allowance = -1', "line 2: access.lost_allowance must be a number of at least"),
+        ('[access]\nwhen_store_lost = "serve"', "when_store_lost was removed in mild 0.10. While the"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_line_and_never_quoted(write, text, said):
@@ -100,11 +89,13 @@ def test_a_password_needs_a_file_that_others_cannot_read(write):
     assert "chmod 600" in str(caught.value)
     assert SECRET not in str(caught.value)
     # Without one, anybody may read it.
-    assert read_settings(write('store = "postgresql://me@db/mild"', 0o644)).sheds
+    assert isinstance(
+        read_settings(write('store = "postgresql://me@db/mild"', 0o644)).store, Address
+    )
 
 
 def test_a_secret_in_a_variable_that_is_no_address_is_not_quoted(write):
     with pytest.raises(DataFileError) as caught:
-        read_settings(write('store_env = "STORE"'), {"STORE": SECRET})
-    assert "store_env must be the path of an SQLite file, or begin with" in str(caught.value)
+        read_settings(write('store = "env:STORE"'), {"STORE": SECRET})
+    assert "store must be the path of an SQLite file, or begin with" in str(caught.value)
     assert SECRET not in str(caught.value)

@@ -12,7 +12,6 @@ import mild_gateway.experts
 from mild_gateway.config import Settings, read_settings
 from mild_gateway.error_codes import ERROR_CODES
 from mild_gateway.experts.errors import FAILURES
-from mild_gateway.experts.json_edit import MAX_DEPTH, REQUEST_LIMITS
 from mild_gateway.experts.translation.fields import FIELDS
 from mild_gateway.metrics import Metrics
 from scripts import reference
@@ -61,13 +60,12 @@ def test_the_file_on_the_page_of_settings_is_read(tmp_path):
     settings = read_settings(file, {"SMALL_KEY": "secret"})
     assert [expert.name for expert in settings.experts] == ["small", "large"]
     assert settings.access.budget_month == 300
-    assert settings.experts[1].breaker.failures == 5
 
 
 def test_every_setting_has_a_meaning_and_a_rule():
     text = reference.gateway_settings() + reference.prompt_settings()
     rows = re.findall(r"^\| `(\w+)` \|(.*)\|(.*)\|(.*)\|$", text, re.MULTILINE)
-    assert len(rows) > 100
+    assert len(rows) > 60
     assert [
         name for name, rule, _, meaning in rows if not rule.strip() or not meaning.strip()
     ] == []
@@ -75,7 +73,7 @@ def test_every_setting_has_a_meaning_and_a_rule():
     tables = {name for name, field in Settings.__pydantic_fields__.items()
               if reference.table_of(field.annotation)}  # fmt: skip
     assert tables == {heading.split(".")[0] for heading in headings}
-    assert {"routing.target", "experts.NAME.breaker"} < set(headings)
+    assert "routing.target" in headings
 
 
 def test_a_rule_is_that_of_the_message_for_a_bad_value():
@@ -96,7 +94,8 @@ def test_every_metric_is_in_the_table_with_its_labels():
 
 def test_every_column_of_the_ledger_has_a_meaning():
     tables = reference.ledger_columns()
-    assert {"decisions", "feedback", "routers", "minutes", "workers", "drift"} == set(tables)
+    names = {"decisions", "feedback", "routers", "minutes", "workers", "drift", "key_bytes"}
+    assert names == set(tables)
     assert [
         (table, column)
         for table, columns in tables.items()
@@ -141,13 +140,6 @@ def test_the_table_of_errors_is_complete():
     assert len(rows) == len(set(rows))
     assert set(rows) == raised_codes()
     assert all(one.cause and one.remedy for one in ERROR_CODES)
-
-
-def test_the_table_of_errors_names_the_bounds_that_are_used():
-    (text,) = [one.cause for one in ERROR_CODES if one.code == "invalid_body"]
-    lists, values = REQUEST_LIMITS
-    for bound in (f"{lists:,} lists", f"{values:,} values", f"{MAX_DEPTH} levels"):
-        assert bound in text
 
 
 def test_the_table_of_fields_has_every_field():

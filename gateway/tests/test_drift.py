@@ -11,15 +11,25 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from gateway_cases import knowing, priced_router
+from gateway_cases import KeptLedger, expert, knowing, priced_router
 from ledger_cases import record, write_all
+from mild.artifact import load, write_version
 from mild.errors import DataFileError
 from mild_gateway import drift as module
-from mild_gateway.config import DriftSettings, read_settings
+from mild_gateway.access import Access
+from mild_gateway.config import (
+    DriftSettings,
+    GradingSettings,
+    LedgerSettings,
+    RoutingSettings,
+    Settings,
+    read_settings,
+)
 from mild_gateway.dashboard.ledger_snapshot import read_snapshot
 from mild_gateway.database.engine import open_database
 from mild_gateway.drift import DriftWatch
 from mild_gateway.ledger.feedback import Feedback, write_feedback
+from mild_gateway.server.context import AppContext
 from waiting import PATIENCE
 
 ROUTER = "f" * 12
@@ -49,15 +59,19 @@ class Traffic:
         write_feedback(database, judged)
         database.close()
 
-    def watch(self, **settings):
-        found = DriftSettings(**{"baseline": 50, **settings})
+    def watch(self, grading=None, **settings):
+        found = DriftSettings(**settings)
         # All feedback that is on its way has arrived.
         settled = module.SETTLED_SECONDS
-        return DriftWatch(found, self.place, ["small", "large"], lambda: self.now + settled)
+        return DriftWatch(
+            found, self.place, ["small", "large"], lambda: self.now + settled, grading
+        )
 
 
 @pytest.fixture
-def traffic(ledger_place):
+def traffic(ledger_place, monkeypatch):
+    monkeypatch.setattr(module, "BASELINE", 50)
+    monkeypatch.setattr(module, "NOVEL_SHARE", 0.1)
     return Traffic(ledger_place)
 
 
@@ -102,14 +116,14 @@ def test_versions_that_alternate_from_the_start_and_one_for_every_answer_are_no_
 
 
 def test_calls_of_cascades_report_versions_too(traffic):
-    watch = traffic.watch(baseline=20)
+    watch = traffic.watch()
     watch.look(ROUTER)
 
     def call(expert, reported):
         usual = {"step": 1, "outcome": "ok", "dollars": 0.0, "tokens_in": 1, "tokens_out": 1}
         return {"expert": expert, "latency_ms": 1.0, "reported": reported, **usual}
 
-    for version, count in [("v1", 30), ("v2", 3)]:
+    for version, count in [("v1", 60), ("v2", 3)]:
         calls = [call("small#2", version), call("large", "l")]
         traffic.send(count, expert="large", calls=calls)
     (flag,) = watch.look(ROUTER)
@@ -136,8 +150,7 @@ def test_feedback_that_leaves_its_interval_is_flagged(traffic):
 @pytest.mark.parametrize(
     "other",
     [
-        {"propensity": 0.02},  # explored
-        {"preferred": "large"},
+        {"preferred": "large"},  # explored
         {"pinned_by": "r1"},
         {"router": "another"},
         {"chosen": None, "propensity": None},  # named by the client
@@ -168,7 +181,7 @@ def test_feedback_that_clients_choose_to_give_is_not_compared(traffic):
 
 
 def test_novel_queries_are_flagged_above_their_share(traffic):
-    watch = traffic.watch(novel_share=0.1)
+    watch = traffic.watch()
     watch.look(ROUTER)
     traffic.send(300, novel=False)
     traffic.send(300, novel=True, router="another")
@@ -176,26 +189,62 @@ def test_novel_queries_are_flagged_above_their_share(traffic):
     traffic.send(60, novel=True)
     (flag,) = watch.look(ROUTER)
     assert (flag["kind"], flag["expert"]) == ("novelty", None)
+    assert flag["text"].endswith("; at most 10 % are expected.")
 
 
-def test_flags_end_with_another_router_or_a_reload_and_the_tests_begin_anew(traffic):
-    watch = traffic.watch(novel_share=0.1)
+def test_flags_end_with_another_router_or_other_grades_and_the_tests_begin_anew(traffic):
+    watch = traffic.watch()
     watch.look(ROUTER)
     traffic.send(60, reported="m-1")
     traffic.send(60, reported="m-2", novel=True)
     assert {flag["kind"] for flag in watch.look(ROUTER)} == {"version", "novelty"}
     # A restart of the gateway changes nothing.
-    again = traffic.watch(novel_share=0.1)
+    again = traffic.watch()
     again.look(ROUTER)
     assert len(again.flags) == 2
-    again.restart()
+    again = traffic.watch(grading=GradingSettings("rubric", expert="judge"))
     assert again.look(ROUTER) == again.flags == []
     # Known versions stay known; new ones are flagged.
     traffic.send(60, reported="m-2", novel=True)
     assert [flag["kind"] for flag in again.look(ROUTER)] == ["novelty"]
     assert again.look("another") == again.flags == []
+    # Known versions stay known; new ones are flagged.
+    traffic.send(5, reported="m-2", router="another")
+    assert again.look("another") == []
     traffic.send(5, reported="m-3", router="another")
     assert [flag["new"] for flag in again.look("another")] == ["m-3"]
+
+
+async def test_a_candidate_that_is_saved_leaves_the_tests_and_their_baselines(traffic, tmp_path):
+    """Otherwise bad answers would become the baseline with every run of ``mild learn``."""
+    folder = priced_router(("small", "large")).save(tmp_path / "router")
+    settings = Settings(
+        (expert("small", "http://127.0.0.1:9/v1"), expert("large", "http://127.0.0.1:9/v1")),
+        router=str(folder),
+        routing=RoutingSettings(explore=0.1),
+        ledger=LedgerSettings(path=traffic.place),
+    )
+    context = AppContext(
+        settings,
+        load(folder),
+        Access(settings),
+        KeptLedger(),
+        wall_clock=lambda: traffic.now + module.SETTLED_SECONDS,
+    )
+    fingerprint = context.serving.fingerprint
+    watch = context.drift
+    watch.look(fingerprint)
+    traffic.send(scores=[1.0] * 60, router=fingerprint)
+    watch.look(fingerprint)
+    write_version(folder, priced_router(("small", "large")), why="noise", serve=False)
+    await context.reload(lambda: load(folder))
+    traffic.send(scores=[0.0] * 60, router=fingerprint)
+    (flag,) = watch.look(fingerprint)
+    assert (flag["kind"], flag["expert"]) == ("feedback", "small")
+    # Neither does the flag end with the next candidate.
+    write_version(folder, priced_router(("small", "large")), why="noise", serve=False)
+    await context.reload(lambda: load(folder))
+    assert (watch.look(fingerprint), watch.flags) == ([], [flag])
 
 
 def test_gateways_that_share_a_ledger_count_every_row_once(traffic, monkeypatch):
@@ -299,11 +348,10 @@ def test_settings(tmp_path):
         return read_settings(path, {}).drift
 
     assert read("") == DriftSettings()
-    found = read('alpha = 0.01\nbaseline = 500\nwebhook = "https://example.com/a"\nenabled = false')
-    assert (found.alpha, found.baseline, found.enabled) == (0.01, 500, False)
-    for wrong in ("alpha = 1.0", "baseline = 5", 'webhook = "ftp://x"', "novel_share = 0"):
-        with pytest.raises(DataFileError, match=wrong.split()[0]):
-            read(wrong)
+    found = read('webhook = "https://example.com/a"\nenabled = false')
+    assert (found.webhook, found.enabled) == ("https://example.com/a", False)
+    with pytest.raises(DataFileError, match="webhook"):
+        read('webhook = "ftp://x"')
 
 
 def _state(place):

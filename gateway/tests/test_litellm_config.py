@@ -1,6 +1,10 @@
-"""LiteLLM's config.yaml is read as it is; what is not used is told, not refused."""
+"""``mild import-litellm``: LiteLLM's config.yaml as a mild.toml; what is left out is told, not refused."""
 
 from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -9,9 +13,13 @@ from hypothesis import strategies as st
 
 from mild.errors import DataFileError
 from mild_gateway.config import read_settings
+from mild_gateway.experts.expert import Expert
+from mild_gateway.experts.secrets import Secret
+from mild_gateway.litellm_config import _toml_value, import_litellm
 
 pytest.importorskip("yaml")
 
+SAMPLE = Path(__file__).parent / "compatibility" / "config" / "config.yaml"
 SECRET = "sk-do-not-show-me-0123"
 GOOD = """\
 # as in LiteLLM's own examples
@@ -69,16 +77,34 @@ BOMB = "a0: &a0 {x: 1}\n" + "".join(
 ENVIRONMENT = {"OPENAI_API_KEY": SECRET}
 
 
-def read(tmp_path, text, environment=None, mode=0o644):
+def toml_of(tmp_path, text, environment=None):
+    """The mild.toml of a config.yaml."""
     file = tmp_path / "config.yaml"
     file.write_text(text)
-    file.chmod(mode)
-    return read_settings(file, ENVIRONMENT if environment is None else environment)
+    if environment is None:
+        environment = ENVIRONMENT
+    return import_litellm(file, environment)
+
+
+def read(tmp_path, text, environment=None):
+    """The settings in the mild.toml of a config.yaml."""
+    file = tmp_path / "mild.toml"
+    file.write_text(toml_of(tmp_path, text, environment))
+    if environment is None:
+        environment = ENVIRONMENT
+    return read_settings(file, environment)
+
+
+def notes(tmp_path, text, environment=None):
+    """What the comments say about what was left out."""
+    lines = toml_of(tmp_path, text, environment).splitlines()
+    path = str(tmp_path / "config.yaml")
+    return [line.removeprefix(f"# - {path}") for line in lines if line.startswith("# - ")]
 
 
 def refusal(tmp_path, text, environment=None):
     with pytest.raises(DataFileError) as caught:
-        read(tmp_path, text, environment)
+        toml_of(tmp_path, text, environment)
     message = str(caught.value)
     assert SECRET not in message
     return message.removeprefix(str(tmp_path / "config.yaml"))
@@ -88,59 +114,128 @@ def one(params, head="model_list:\n  - model_name: a\n    litellm_params:\n"):
     return head + "".join(f"      {line}\n" for line in params)
 
 
-def test_endpoints_keys_prices_and_limits_are_read(tmp_path):
+def test_endpoints_keys_prices_and_limits_are_carried_over(tmp_path):
     settings = read(tmp_path, GOOD)
     assert [expert.name for expert in settings.experts] == ["gpt-4o", "llama", "local"]
-    gpt, llama, local = settings.experts
-    assert (gpt.base_url, gpt.model) == ("https://api.openai.com/v1", "gpt-4o-2024")
-    assert gpt.sent_headers() == {
-        "OpenAI-Organization": "org-1",
-        "Authorization": f"Bearer {SECRET}",
-    }
-    assert (gpt.price_in, gpt.price_out) == (2.5, 10.0)
-    assert (gpt.requests_per_minute, gpt.first_byte_seconds, gpt.retries) == (480.0, 30.0, 2)
-    assert (gpt.max_tokens, gpt.max_output, gpt.vision, gpt.tools) == (16384, 16384, True, None)
-    assert gpt.place == f"{tmp_path / 'config.yaml'}, line 3"
-    assert (llama.base_url, llama.model) == ("http://127.0.0.1:8000/v1", "meta/llama-3")
-    assert (llama.secret, llama.price_in, llama.price_out) == (None, 0.1, None)
-    assert (llama.max_tokens, llama.max_in_flight) == (512, 4)
-    assert (local.base_url, local.model) == ("http://127.0.0.1:11434/v1", "qwen")
-    assert settings.store == str(tmp_path / "mild.sqlite")
+    secret = Secret(SECRET, "the variable OPENAI_API_KEY")
+    gpt = Expert(
+        "gpt-4o",
+        "https://api.openai.com/v1",
+        "gpt-4o-2024",
+        api_key_env="OPENAI_API_KEY",
+        headers={"OpenAI-Organization": "org-1"},
+        requests_per_minute=480,
+        first_byte_seconds=30,
+        price_in=2.5,
+        price_out=10,
+        max_tokens=16384,
+        max_output=16384,
+        secret=secret,
+    )
+    llama = Expert(
+        "llama",
+        "http://127.0.0.1:8000/v1",
+        "meta/llama-3",
+        max_tokens=512,
+        max_in_flight=4,
+        price_in=0.1,
+    )
+    local = Expert("local", "http://127.0.0.1:11434/v1", "qwen")
+    experts = [replace(expert, defined_at="") for expert in settings.experts]
+    assert experts == [gpt, llama, local]
 
 
-def test_what_is_not_used_is_noted_and_nothing_secret(tmp_path):
-    notes = [
-        note.removeprefix(str(tmp_path / "config.yaml")) for note in read(tmp_path, GOOD).notes
-    ]
-    assert notes == [
+def test_every_sample_leads_to_the_same_experts(tmp_path):
+    """The file of the compatibility tests, setting by setting."""
+    environment = {"SMALL_KEY": "sk-small", "OPENAI_API_KEY": SECRET}
+    settings = read(tmp_path, SAMPLE.read_text(), environment)
+    adder = Expert(
+        "adder",
+        "https://api.example.com/v1",
+        "small-2026",
+        api_key_env="SMALL_KEY",
+        headers={"OpenAI-Organization": "org-1", "x-team": "blue"},
+        price_in=0.15,
+        price_out=0.6,
+        max_tokens=512,
+        max_in_flight=8,
+        requests_per_minute=60,
+        first_byte_seconds=30,
+        secret=Secret("sk-small", "a test"),
+    )
+    poet = Expert(
+        "poet",
+        "https://api.openai.com/v1",
+        "gpt-4o-mini",
+        api_key_env="OPENAI_API_KEY",
+        price_in=1,
+        price_out=4,
+        secret=Secret(SECRET, "a test"),
+    )
+    cook = Expert("cook", "http://127.0.0.1:8080/v1", "cook")
+    assert [replace(expert, defined_at="") for expert in settings.experts] == [adder, poet, cook]
+
+
+def test_what_is_left_out_is_said_in_comments_and_nothing_secret(tmp_path):
+    assert "sk-master" not in toml_of(tmp_path, GOOD)
+    assert notes(tmp_path, GOOD) == [
         ", line 30: llama appears twice; its first endpoint is used.",
         ", line 32: eu is left out: azure has a protocol of its own: give the address of a "
         "LiteLLM proxy as api_base.",
         ", line 37: * is a pattern for many models and is left out.",
         ", line 39: embed does not answer with text (embedding) and is left out.",
-        ", line 44: litellm_settings is not used.",
-        ", line 46: master_key is not read; create keys with: mild keys add NAME.",
-        ", line 46: general_settings is not used.",
-        ": litellm_params.tpm is not used (line 3).",
-        ": litellm_params.stream_timeout is not used (line 3).",
-        ": litellm_params.temperature is not used (line 20).",
+        ", line 44: litellm_settings is left out.",
+        ", line 46: master_key is left out; create keys with: mild keys add NAME.",
+        ", line 46: general_settings is left out.",
+        ": litellm_params.tpm is left out (line 3).",
+        ": litellm_params.stream_timeout is left out (line 3).",
+        ": litellm_params.max_retries is left out (line 3).",
+        ": litellm_params.temperature is left out (line 20).",
     ]
 
 
-def test_a_toml_file_adds_to_it_and_changes_it(tmp_path):
-    (tmp_path / "config.yaml").write_text(GOOD)
-    file = tmp_path / "mild.toml"
-    file.write_text(
-        'litellm = "config.yaml"\n[experts.gpt-4o]\nprice_in = 9\nmax_in_flight = 3\n'
-        '[experts.extra]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n'
-    )
-    settings = read_settings(file, ENVIRONMENT)
-    assert [expert.name for expert in settings.experts] == ["gpt-4o", "llama", "local", "extra"]
-    gpt = settings.experts[0]
-    assert (gpt.price_in, gpt.price_out, gpt.max_in_flight) == (9.0, 10.0, 3)
-    assert gpt.secret.value == SECRET
-    assert gpt.place == f"{file}, line 2"
-    assert len(settings.notes) == 10
+def test_keys_stay_in_variables_that_need_not_be_set(tmp_path):
+    text = toml_of(tmp_path, GOOD, {})
+    assert 'api_key_env = "OPENAI_API_KEY"' in text
+    assert SECRET not in text
+
+
+def test_a_key_in_the_file_becomes_a_variable_and_is_not_written(tmp_path):
+    text = toml_of(tmp_path, one(["model: openai/m", f"api_key: {SECRET}"]))
+    assert SECRET not in text
+    assert 'api_key_env = "A_API_KEY"' in text
+    assert "put it into the variable A_API_KEY" in text
+
+
+def test_a_secret_header_becomes_the_key_or_is_left_out(tmp_path):
+    address = "api_base: http://127.0.0.1:1/v1"
+    header = ["extra_headers:", "  x-api-key: os.environ/TEAM_KEY"]
+    settings = read(tmp_path, one(["model: openai/m", address, *header]), {"TEAM_KEY": SECRET})
+    assert settings.experts[0].sent_headers() == {"x-api-key": SECRET}
+    for lines in (
+        ["extra_headers:", f"  x-api-key: {SECRET}"],
+        ["extra_headers:", f"  Authorization: Bearer {SECRET}"],
+        ["api_key: os.environ/OTHER", *header],
+    ):
+        text = toml_of(tmp_path, one(["model: openai/m", address, *lines]))
+        assert SECRET not in text
+        assert "is a secret and is left out" in text
+
+
+def test_a_name_cannot_end_a_comment(tmp_path):
+    text = 'model_list:\n  - model_name: "a*\\nport = 1"\n    litellm_params: {model: openai/m}\n'
+    text += "  - model_name: b\n    litellm_params: {model: ollama/m}\n"
+    assert tomllib.loads(toml_of(tmp_path, text)).keys() == {"experts"}
+
+
+@given(st.text(), st.text())
+def test_every_text_is_written_as_toml_reads_it(key, value):
+    written = f"table = {_toml_value({key: value})}"
+    try:
+        (key + value).encode()
+    except UnicodeEncodeError:
+        return
+    assert tomllib.loads(written) == {"table": {key: value}}
 
 
 ADDRESS = "api_base: http://127.0.0.1/v1"
@@ -151,16 +246,9 @@ ADDRESS = "api_base: http://127.0.0.1/v1"
     [
         (["rpm: many"], 5, "rpm must be a number above"),
         (["timeout: -1"], 5, "timeout must be a"),
-        (["api_key: os.environ/NONE"], 5, "api_key names an"),
         (["api_key: os.environ/a-b"], 5, "api_key must name an"),
         (["api_base: os.environ/NONE"], 5, "api_base names an"),
-        ([f"api_key: {SECRET}"], 5, "api_key is written in this"),
         (["api_base: nowhere"], 5, "api_base must be an"),
-        (
-            [ADDRESS, "extra_headers:", f"  x-api-key: {SECRET}"],
-            7,
-            "extra_headers.x-api-key is written",
-        ),
         ([ADDRESS, "extra_headers:", '  "a b": x'], 7, "extra_headers.a b must be the name"),
     ],
 )
@@ -188,6 +276,7 @@ def test_a_list_of_models_must_have_one(tmp_path, params, said):
         ("- 1", ": it must have model_list, a list of models; is it a config.yaml of LiteLLM?"),
         ("", ": it must have model_list, a list of models; is it a config.yaml of LiteLLM?"),
         ("model_list: 3", ": it must have model_list, a list of models;"),
+        ("model_list: [{model_name: a}, 3]", ": each entry of model_list must be a mapping with"),
         ("model_list: &a [*a]", ": it must have at most 100,000 values."),
         (BOMB, ": it must have at most 100,000 values."),
         ("a: !!python/object:os.system 1", ", line 1: it is not YAML: "),
@@ -197,19 +286,6 @@ def test_a_list_of_models_must_have_one(tmp_path, params, said):
 )
 def test_a_file_that_is_none_of_litellms_is_refused(tmp_path, text, said):
     assert said in refusal(tmp_path, text)
-
-
-def test_a_missing_key_of_a_known_provider_is_named(tmp_path):
-    message = refusal(tmp_path, one(["model: gpt-4o"]), {})
-    assert (
-        "litellm_params must have an api_key, or the variable OPENAI_API_KEY must be set" in message
-    )
-
-
-def test_a_key_in_the_file_is_read_where_only_its_owner_can(tmp_path):
-    settings = read(tmp_path, one(["model: openai/m", f"api_key: {SECRET}"]), {}, mode=0o600)
-    assert settings.experts[0].secret.value == SECRET
-    assert SECRET not in repr(settings)
 
 
 def test_a_providers_own_key_never_goes_to_another_address(tmp_path):
@@ -224,7 +300,7 @@ def test_merge_keys_of_yaml_work(tmp_path):
     )
     settings = read(tmp_path, text)
     assert settings.experts[0].requests_per_minute == 5.0
-    assert settings.notes == (f"{tmp_path / 'config.yaml'}, line 1: base is not used.",)
+    assert notes(tmp_path, text) == [", line 1: base is left out."]
 
 
 @given_settings(
@@ -249,7 +325,8 @@ def test_a_damaged_file_is_read_or_refused_in_one_sentence(tmp_path, data):
             lines[at] = f"  {lines[at]}"
     said = ""
     try:
-        read(tmp_path, "\n".join(lines))
+        said = toml_of(tmp_path, "\n".join(lines))
+        tomllib.loads(said)
     except DataFileError as error:
         said = str(error)
     assert SECRET not in said
@@ -267,16 +344,16 @@ def test_what_a_model_can_serve_is_read(tmp_path):
       max_input_tokens: 128000
       max_output_tokens: "4096"
       cache_read_input_token_cost: 1.25e-6
+      cache_creation_input_token_cost: 3.125e-6
       input_cost_per_token: 2.5e-6
 """
     text = one(["model: ollama/qwen"]).rstrip() + info
     settings = read(tmp_path, text)
     (model,) = settings.experts
-    flags = (model.vision, model.tools, model.json_schema, model.reasoning)
-    assert flags == (False, True, False, True)
+    assert model.unsupported == ("images", "json_schema")
     assert (model.context, model.max_output, model.max_tokens) == (128_000, 4096, 4096)
-    assert (model.price_in, model.price_cached_in) == (2.5, 1.25)
-    assert settings.notes == ()
+    assert (model.price_in, model.price_cached_in, model.price_cache_write) == (2.5, 1.25, 3.125)
+    assert notes(tmp_path, text) == []
 
 
 def test_a_capability_that_is_no_flag_is_named_with_its_line(tmp_path):
@@ -308,4 +385,33 @@ def test_a_file_that_would_exhaust_the_reader_is_refused(tmp_path, text):
     file = tmp_path / "config.yaml"
     file.write_text(text)
     with pytest.raises(DataFileError, match=r"must have at most|nested too deeply"):
+        import_litellm(file, {})
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "config.yml"])
+def test_the_file_itself_is_refused_with_the_command_that_imports_it(tmp_path, name):
+    file = tmp_path / name
+    file.write_text(GOOD)
+    with pytest.raises(DataFileError, match=f"mild import-litellm .*{name} > mild.toml") as caught:
         read_settings(file, {})
+    assert caught.value.code == "removed"
+
+
+def test_the_setting_litellm_is_refused_with_the_command(tmp_path):
+    file = tmp_path / "mild.toml"
+    file.write_text('litellm = "config.yaml"\n[experts.a]\nbase_url = "http://h/v1"\nmodel = "m"\n')
+    with pytest.raises(
+        DataFileError, match=r"mild import-litellm config\.yaml > mild\.toml"
+    ) as caught:
+        read_settings(file, {})
+    assert caught.value.code == "removed"
+
+
+def test_the_command_prints_a_file_that_can_be_checked(mild, tmp_path):
+    (tmp_path / "config.yaml").write_text(GOOD)
+    done = mild("import-litellm", tmp_path / "config.yaml")
+    assert done.code == 0, done.err
+    assert list(tomllib.loads(done.out)["experts"]) == ["gpt-4o", "llama", "local"]
+    done = mild("import-litellm", tmp_path / "none.yaml")
+    assert done.code == 1
+    assert "cannot be read" in done.err

@@ -67,7 +67,7 @@ for worker in range(2):
     if pid == 0:
         metrics = Metrics(["small"], spend)
         metrics.add("mild_requests_total", "small", "ok", by=1 + worker)
-        metrics.put("mild_breaker_state", "small", value=2 - worker)
+        metrics.put("mild_expert_asked_last", "small", value=1 - worker)
         metrics.add("mild_in_flight", by=5)
         os.write(write, b"x")
         signal.pause()
@@ -91,7 +91,7 @@ def test_any_process_gives_the_totals_and_a_dead_one_keeps_its_counters_alone(tm
     both, one = json.loads(found.stdout)
     for page in (both, one):
         assert 'mild_requests_total{expert="small",outcome="ok"} 3.0\n' in page
-    assert 'mild_breaker_state{expert="small"} 2.0\n' in both
+    assert 'mild_expert_asked_last{expert="small"} 1.0\n' in both
     assert "mild_in_flight 10.0\n" in both
-    assert 'mild_breaker_state{expert="small"} 1.0\n' in one
+    assert 'mild_expert_asked_last{expert="small"} 0.0\n' in one
     assert "mild_in_flight 5.0\n" in one

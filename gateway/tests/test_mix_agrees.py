@@ -177,8 +177,8 @@ def test_a_mix_of_cascades_asks_as_the_cascade_that_is_drawn(cascades, tmp_path)
     assert loaded.cascade.direct is loaded.cascade.cascades[0].direct
     assert [line["first_step"] for line in of_lines(loaded)] == expected
     assert of_dataset(loaded, tmp_path)["first_step"].to_pylist() == expected
-    climbs = [select(loaded, query).climb for query in QUERIES]
-    assert [[names[k] for k in climb.first_step()] for climb in climbs] == expected
+    plans = [select(loaded, query).cascade_plan for query in QUERIES]
+    assert [[names[k] for k in plan.first_step()] for plan in plans] == expected
     plugin = MildPlugin(loaded)
     first = [plugin.order("mild", query)[0] for query in QUERIES]
     assert first == [step[0] for step in expected]

@@ -33,8 +33,8 @@ SERVED = {
     "/v1/models": None,
     "/v1/models/{name}": None,
     "/health": None,
-    "/health/liveliness": None,
-    "/health/readiness": None,
+    "/health/live": None,
+    "/health/ready": None,
     "/metrics": None,
     "/": None,
     "/status.json": None,
@@ -139,9 +139,9 @@ async def test_every_path_answers_as_the_document_says(tmp_path):
             answer = await ask(g.port, chat(stream=True))
             assert check_answer("/v1/chat/completions", "post", answer).startswith("data: ")
             g.app.draining = True
-            answer = await ask(g.port, None, "/health/readiness", "GET")
+            answer = await ask(g.port, None, "/health/ready", "GET")
             assert answer.status == 503
-            assert check_answer("/health/readiness", "get", answer)["reason"] == "draining"
+            assert check_answer("/health/ready", "get", answer)["reason"] == "draining"
 
 
 async def test_a_cascade_answers_as_the_document_says():

@@ -80,6 +80,8 @@ def settings_with(name, section):
         return f"{name} = 1\n{expert}"
     if section == "experts":
         return f"{expert}{name} = 1\n"
+    if section == "grading":
+        return f'{expert}[grading]\nmethod = "agreement"\nexpert = "small"\n{name} = 1\n'
     if section.startswith("experts."):
         section = section.replace("experts.", "experts.small.", 1)
     return f"{expert}[{section}]\n{name} = 1\n"

@@ -26,9 +26,9 @@ QUIET = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
 class Traced:
     """Tracing whose finished spans can be looked at."""
 
-    def __init__(self, **settings):
+    def __init__(self):
         self._exporter = memory.InMemorySpanExporter()
-        self.provider = make_provider(self._exporter, TracingSettings(**settings))
+        self.provider = make_provider(self._exporter)
         self.tracing = Tracing(self.provider)
 
     def spans(self):
@@ -37,13 +37,13 @@ class Traced:
         return self._exporter.get_finished_spans()
 
 
-def serve(scripts, *documents, settings=None, headers=None, expert_options=None, **options):
+def serve(scripts, *documents, headers=None, expert_options=None, **options):
     """Finished spans, the ledger's rows, and what the experts got, after these requests."""
-    traced = Traced(**(settings or {}))
+    traced = Traced()
 
     async def run():
         async with FakeUpstream(**scripts[0]) as first, FakeUpstream(**scripts[-1]) as second:
-            more = {"retries": 0, **(expert_options or {})}
+            more = expert_options or {}
             experts = [expert("small", first, **more), expert("large", second, **more)]
             async with gateway(experts, tracing=traced.tracing, **options) as g:
                 answers = [await ask(g.port, document, **(headers or {})) for document in documents]
@@ -111,6 +111,7 @@ def test_texts_are_not_recorded():
         assert word not in told
 
 
+@pytest.mark.usefixtures("no_retry")
 def test_every_attempt_has_its_span_and_the_failed_ones_their_error():
     _, (failed, won, request), _, _ = serve([{"script": ["500"]}, {}], chat())
     assert [span.attributes["mild.expert"] for span in (failed, won)] == ["small", "large"]
@@ -124,6 +125,7 @@ def test_every_attempt_has_its_span_and_the_failed_ones_their_error():
     assert "error.type" not in request.attributes
 
 
+@pytest.mark.usefixtures("no_retry")
 def test_a_request_that_nobody_answers_is_an_error():
     _, (*attempts, request), (record,), _ = serve([{"script": ["500"] * 2}], chat())
     assert len(attempts) == 2
@@ -195,7 +197,11 @@ def test_a_trace_that_is_not_sampled_is_not_recorded_and_passed_on():
     )
     assert (answers[0].status, spans) == (200, ())
     assert up.heads[0][1]["traceparent"].split("-")[1::2] == [PARENT.split("-")[1], "00"]
-    _, spans, _, _ = serve([{}], chat(), settings={"sample": 0.0})
+
+
+def test_the_variables_of_opentelemetry_say_how_many_requests_are_traced(monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    _, spans, _, _ = serve([{}], chat())
     assert spans == ()
 
 
@@ -210,10 +216,8 @@ async def test_without_tracing_a_traceparent_is_passed_on_as_it_is():
     ("settings", "environment", "enabled"),
     [
         ({}, {}, False),
-        ({"sample": 0.5}, {}, False),
         ({"endpoint": "http://127.0.0.1:4318/v1/traces"}, {}, True),
-        ({"enabled": True}, {"OTEL_SDK_DISABLED": "true"}, True),
-        ({"enabled": False}, QUIET, False),
+        ({"endpoint": "http://127.0.0.1:1/v1/traces"}, {"OTEL_SDK_DISABLED": "true"}, False),
         ({}, QUIET, True),
         ({}, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"}, True),
         ({}, {"OTEL_TRACES_EXPORTER": "otlp"}, True),
@@ -282,7 +286,7 @@ def without_exporter(monkeypatch):
 
 def test_a_file_that_asks_for_traces_needs_the_extra(without_exporter):
     with pytest.raises(MissingExtraError, match="otel"):
-        open_tracing(TracingSettings(enabled=True))
+        open_tracing(TracingSettings(endpoint="http://127.0.0.1:1/v1/traces"))
 
 
 def test_variables_alone_do_not_keep_the_gateway_from_starting(

@@ -14,6 +14,7 @@ from mild.core.margins import expert_mass as expert_mass
 from mild.core.margins import theory_margins as theory_margins
 from mild.data import OutcomeTable as OutcomeTable
 from mild.data import read_outcomes as read_outcomes
+from mild.deferral import DeferralClassifier as DeferralClassifier
 from mild.evaluation.comparison import compare as compare
 from mild.evaluation.evaluate import evaluate as evaluate
 from mild.metrics import Verdict as Verdict

@@ -1,5 +1,5 @@
 """Defaults that the library and the settings of the gateway share; importing them imports nothing else."""
 
-#: Probability with which a target is to be met. By default it is expected to be met: in about half of the
-#: cases a little more is reached than was asked for, in the others a little less.
+#: Probability with which a target is met on new queries. By default the target is met on average: in about
+#: half of all cases the router does a little better than was asked for, and in the others a little worse.
 TARGET_PROBABILITY = 0.5

@@ -13,7 +13,7 @@ MildError                    root of everything mild raises on purpose
 MildWarning (UserWarning)
 ├── ConvergenceWarning       the solver stopped before its tolerance
 ├── DegenerateDataWarning    the data leave nothing, or not everything, to learn
-└── TuningInterruptedWarning the search was stopped; what was found is kept
+└── TuningInterruptedWarning the search was stopped; the best router so far is kept
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from mild.removed import removal_message
 
@@ -57,6 +57,9 @@ CODES = {
     "missing_extra": ("An optional package is needed.", "Run the `pip install` command of the message."),
     "invalid_artifact": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
     "old_router": ("A router was saved by mild 0.9 or earlier.", "Train it again, or use mild 0.9."),
+    "old_store": ("A store or ledger was written by mild 0.9 or earlier.", "Begin a new one."),
+    "nothing_to_change": ("No option says what to change about a key.", "Give an option."),
+    "reserved_key_name": ("A key cannot have this name.", "Give it another name."),
     "invalid_data_file": ("A file cannot be read as asked.", "Correct the file, or name its columns."),
     "output_exists": ("Writing would replace what is there.", "Write elsewhere, or add `--overwrite`."),
     "interrupted": ("Ctrl-C.", "Run the command again; the message says what was saved."),
@@ -70,6 +73,12 @@ CODES = {
     "hub_failed": ("The Hub answered with an error.", "Try again later."),
     "broken_command": ("A command of another package cannot be loaded.", "Update or remove that package."),
     "version_mismatch": ("mild-gateway and mild-learn differ in version.", "Install the same version."),
+    "one_class": ("All labels of a classifier are the same.", "Give rows of at least two classes."),
+    "unknown_class": ("A label or an expert's answer is no class.", "Correct it, or leave it missing."),
+    "expert_without_answers": ("An expert has no answer to any row.", "Leave out its column."),
+    "one_expert_only": ("A loss for one expert was given several.", "Use a loss for several experts."),
+    "no_expert_probability": ("A method does not estimate whether experts are right.", "Use `ova`."),
+    "body_not_saved": ("A torch module cannot be saved.", "Fit body `linear` or `mlp`."),
     "removed": ("A command, parameter, name or value is gone.", "Use what the message says."),
 }  # fmt: skip
 P = ParamSpec("P")
@@ -82,11 +91,16 @@ class MildError(Exception):
 
     Parameters
     ----------
-    message : what is wrong, the rule, what was got, and the remedy
-    parameter : name of the parameter that is at fault, if one is
-    code : stable code; by default that of the class, or ``invalid_<parameter>``
-    rule : what the message says after the name of the parameter; the message may be left out then
-    place : what the message says before that name, such as a file
+    message : str, default=""
+        What is wrong, the rule, what was got, and the remedy.
+    parameter : str, default=None
+        Name of the parameter that is at fault, if one is.
+    code : str, default=None
+        Stable code. By default that of the class, or ``invalid_<parameter>``.
+    rule : str, default=None
+        The message after the name of the parameter, in place of ``message``.
+    place : str, default=""
+        The message before that name, such as a file.
 
     Examples
     --------
@@ -106,16 +120,22 @@ class MildError(Exception):
         rule: str | None = None,
         place: str = "",
     ) -> None:
-        super().__init__(message or (f"{place}{parameter} {rule}" if rule else ""))
-        self.parameter, self.rule, self.place = parameter, rule, place
+        if not message and rule:
+            message = f"{place}{parameter} {rule}"
+        super().__init__(message)
+        self.parameter = parameter
+        self.rule = rule
+        self.place = place
         if code is not None:
             self.code = code
         elif parameter is not None:
             self.code = f"invalid_{parameter}"
 
     def message_about(self, name: str) -> str:
-        """The message with another name of the parameter, such as that of its option."""
-        return str(self) if self.rule is None else f"{self.place}{name} {self.rule}"
+        """The message with another name for the parameter, such as that of its option."""
+        if self.rule is None:
+            return str(self)
+        return f"{self.place}{name} {self.rule}"
 
 
 class InvalidInputError(MildError, ValueError):
@@ -179,11 +199,30 @@ class DegenerateDataWarning(MildWarning):
 
 
 class TuningInterruptedWarning(MildWarning):
-    """The search was stopped early; what was found is kept."""
+    """The search was stopped early; the best router so far is kept."""
 
 
 def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
-    """Return ``value`` if it is one of ``allowed``; otherwise say what was meant, perhaps."""
+    """Return ``value`` if it is one of ``allowed``; otherwise raise an error that suggests a similar one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter or option, such as "loss" or "--loss".
+    value : object
+        Its value.
+    allowed : iterable of str
+        The values that it may have.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    OptionError
+        The value is not allowed, or was removed.
+    """
     known = list(allowed)
     if isinstance(value, str) and value in known:
         return value
@@ -191,15 +230,15 @@ def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
     message = removal_message("value", str(value), parameter)
     if message is not None:
         raise OptionError(message, parameter=parameter, code="removed")
-    names = ", ".join(repr(option) for option in known)
-    close = difflib.get_close_matches(str(value), known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    rule = f"must be one of {names}; got {value!r}.{hint}"
+    rule = f"must be one of {', '.join(map(repr, known))}; got {value!r}."
+    close_values = difflib.get_close_matches(str(value), known, n=1)
+    if close_values:
+        rule += f" Did you mean {close_values[0]!r}?"
     raise OptionError(f"{name} {rule}", parameter=parameter, rule=rule)
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with errors of mild for arguments that it does not take, or that are missing.
+    """Decorate a function so that unknown and missing arguments raise errors of mild.
 
     >>> @check_arguments
     ... def split(table, test_size=0.3): ...
@@ -216,7 +255,8 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     if function_name == "__init__":
         qualified_name = qualified_name.removesuffix(".__init__")
         function_name = qualified_name
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    takes_any = inspect.Parameter.VAR_KEYWORD in kinds
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -227,12 +267,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
             if message is not None:
                 raise InvalidInputError(message, parameter=name, code="removed")
             if not takes_any:
-                close = difflib.get_close_matches(name, known, n=1)
-                remedy = (
-                    f". Did you mean {close[0]!r}?" if close else f"; it takes {listed(known)}."
-                )
-                rule = f"is not an argument of {function_name}{remedy}"
-                raise InvalidInputError(parameter=name, rule=rule)
+                raise _unknown_argument(function_name, name, known)
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -243,14 +278,23 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
+def _unknown_argument(function_name: str, name: str, known: Sequence[str]) -> InvalidInputError:
+    close_names = difflib.get_close_matches(name, known, n=1)
+    if close_names:
+        rule = f"is not an argument of {function_name}. Did you mean {close_names[0]!r}?"
+    else:
+        rule = f"is not an argument of {function_name}; it takes {listed(known)}."
+    return InvalidInputError(parameter=name, rule=rule)
+
+
 def check_constructor(kind: type[T]) -> type[T]:
-    """The class with errors of mild for arguments that its constructor does not take."""
+    """Decorate a class so that unknown and missing arguments of its constructor raise errors of mild."""
     kind.__init__ = check_arguments(kind.__init__)  # type: ignore[method-assign]
     return kind
 
 
 def missing_name(module: str, name: str) -> AttributeError:
-    """The error about a name that a module does not have; it says what to use if the name was removed.
+    """The error for a name that a module does not have; if it was removed, the error says what to use.
 
     >>> missing_name("mild", "no_such_name")
     AttributeError("module 'mild' has no attribute 'no_such_name'")
@@ -262,7 +306,18 @@ def missing_name(module: str, name: str) -> AttributeError:
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Names for a message, not more of them than can be read.
+    """Names for a message, no more of them than can be read.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The names.
+    most : int, default=12
+        Number of names that are written out.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -271,23 +326,38 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     """
     if not names:
         return "none"
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+    text = ", ".join(names[:most])
+    n_others = len(names) - most
+    if n_others > 0:
+        text += f" and {n_others} more"
+    return text
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun.
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun; by default the plural ends in s.
 
     >>> counted(1, "row"), counted(2263, "query", "queries")
     ('1 row', '2,263 queries')
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    if count == 1:
+        return f"1 {singular}"
+    return f"{count:,} {plural or singular + 's'}"
 
 
 def install_hint(extra: str, distribution_name: str = "mild-learn") -> str:
-    """The command that installs an extra from where mild itself was installed, such as a checkout."""
-    import json
-    from importlib.metadata import PackageNotFoundError, distribution
+    """The command that installs an extra from where mild itself was installed, such as a checkout.
+
+    Parameters
+    ----------
+    extra : str
+        Name of the extra; "gateway" is the distribution mild-gateway.
+    distribution_name : str, default="mild-learn"
+        The distribution that has the extra.
+
+    Returns
+    -------
+    str
+    """
     from pathlib import Path
 
     checkout = Path(__file__).parents[2]
@@ -297,10 +367,7 @@ def install_hint(extra: str, distribution_name: str = "mild-learn") -> str:
         if extra == "gateway":
             return f"pip install '{checkout}/gateway'"
         return f"pip install '{checkout}[{extra}]'"
-    try:
-        source = json.loads(distribution(distribution_name).read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
-        source = {}
+    source = _install_source(distribution_name)
     url = source.get("url")
     if not url:
         return f"pip install '{distribution_name}[{extra}]'"
@@ -311,3 +378,15 @@ def install_hint(extra: str, distribution_name: str = "mild-learn") -> str:
         folder, _, _ = url.rpartition("/")
         return f"pip install --find-links '{folder}' 'mild-learn[gateway] @ {url}'"
     return f"pip install '{distribution_name}[{extra}] @ {url}'"
+
+
+def _install_source(distribution_name: str) -> dict[str, Any]:
+    """Where pip installed a distribution from, as its direct_url.json says; nothing for an index."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        text = distribution(distribution_name).read_text("direct_url.json")
+        return dict(json.loads(text or "{}"))
+    except (PackageNotFoundError, ValueError):
+        return {}

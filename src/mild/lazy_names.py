@@ -17,31 +17,41 @@ from typing import Any
 def attach_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the stub beside its ``file``."""
-    homes = _read_stub(os.path.splitext(file)[0] + ".pyi")
+    """Make ``__getattr__``, ``__dir__`` and ``__all__`` of a package from its stub.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, its ``__name__``.
+    file : str
+        Its ``__file__``; the stub is beside it.
+    """
+    path, _ = os.path.splitext(file)
+    module_of = _read_stub(f"{path}.pyi")
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in module_of:
             from mild.errors import missing_name
 
             raise missing_name(package, name)
-        value = getattr(importlib.import_module(homes[name]), name)
+        value = getattr(importlib.import_module(module_of[name]), name)
         # From now on it is found without this function.
         setattr(sys.modules[package], name, value)
         return value
 
     def list_names() -> list[str]:
-        return sorted(homes)
+        return sorted(module_of)
 
-    return load, list_names, sorted(homes)
+    return load, list_names, sorted(module_of)
 
 
 def _read_stub(path: str) -> dict[str, str]:
     """Name -> module that defines it."""
-    homes = {}
+    module_of = {}
     with open(path, encoding="utf-8") as stub:
         for line in stub:
             words = line.split()
             if words[:1] == ["from"]:
-                homes[words[3]] = words[1]
-    return homes
+                _, module, _, name, *_ = words
+                module_of[name] = module
+    return module_of

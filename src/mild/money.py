@@ -13,7 +13,16 @@ _NOTHING = 1e-9
 def amount(dollars: float, *, sign: bool = False) -> str:
     """Dollars without the currency sign, small amounts with two significant digits.
 
-    ``sign`` also writes a plus sign.
+    Parameters
+    ----------
+    dollars : float
+        The amount.
+    sign : bool, default=False
+        Whether a positive amount has a plus sign.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -28,11 +37,22 @@ def amount(dollars: float, *, sign: bool = False) -> str:
     text = f"{size:,.{_n_decimals(size)}f}"
     if dollars < 0:
         return f"-{text}"
-    return f"+{text}" if sign else text
+    if sign:
+        return f"+{text}"
+    return text
 
 
 def amounts(values: Sequence[float]) -> list[str]:
-    """Dollars as ``amount`` writes them, all with as many decimals as the first one that is not 0.
+    """Dollars as ``amount`` writes them, all with as many decimals as the first that is not 0.
+
+    Parameters
+    ----------
+    values : sequence of float
+        Amounts of dollars that are compared.
+
+    Returns
+    -------
+    list of str
 
     Examples
     --------
@@ -59,17 +79,43 @@ def _n_decimals(size: float) -> int:
 def decimals(value: float, digits: int = 4, *, sign: bool = False) -> str:
     """A figure with a fixed number of decimals; 0 has no minus sign.
 
+    Parameters
+    ----------
+    value : float
+        The figure.
+    digits : int, default=4
+        Number of decimals.
+    sign : bool, default=False
+        Whether a figure that is not negative has a plus sign.
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> decimals(0.12345), decimals(-0.00001, 3), decimals(0.5, 2, sign=True)
     ('0.1235', '0.000', '+0.50')
     """
     rounded = round(value, digits) + 0.0
-    return f"{rounded:+.{digits}f}" if sign else f"{rounded:.{digits}f}"
+    if sign:
+        return f"{rounded:+.{digits}f}"
+    return f"{rounded:.{digits}f}"
 
 
 def plain_number(value: float, digits: int = 6) -> str:
-    """A number with so many significant digits, and no exponent.
+    """A number without an exponent.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+    digits : int, default=6
+        Number of significant digits.
+
+    Returns
+    -------
+    str
 
     Examples
     --------

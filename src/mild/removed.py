@@ -23,12 +23,16 @@ class Removed:
 
     Attributes
     ----------
-    kind : what it was
-    name : its name, as its user wrote it: ``plan``, ``--topic``, ``topic``, ``mild.plan``, ``transformer``
-    instead : what to do instead, as a sentence
-    where : commands (``tune``, ``data convert``), functions or classes (``tune``, ``RouterCV``,
-        ``OutcomeTable.costs``) that had it, or parameters (``families``) that took the value; none for all
-        of them
+    kind : Kind
+        What it was.
+    name : str
+        Its name, as users wrote it: ``plan``, ``--topic``, ``topic``, ``mild.plan``, ``transformer``.
+    instead : str
+        What to do instead, as a sentence.
+    where : tuple of str, default=()
+        The commands (``tune``, ``data convert``), functions or classes (``tune``, ``RouterCV``,
+        ``OutcomeTable.costs``) that had it, or the parameters (``families``) that took the value; empty
+        for all of them.
     """
 
     kind: Kind
@@ -58,6 +62,11 @@ REMOVED: tuple[Removed, ...] = (
         "command",
         "predict",
         "Use `mild route ROUTER TABLE`; with `--out FILE` it writes `p__<expert>`, too.",
+    ),
+    Removed(
+        "command",
+        "reload",
+        "A running gateway watches its router's folder and takes over a new version by itself.",
     ),
     Removed(
         "command",
@@ -341,8 +350,17 @@ REMOVED: tuple[Removed, ...] = (
     Removed(
         "option",
         "--id-column",
-        "Convert the table once: `mild data convert FILE outcomes.parquet --id-column COLUMN`.",
-        where=("add-expert", "compare", "data describe", "evaluate", "fit", "report", "tune"),
+        "Call the column `id`, which tells equal queries of a long table apart.",
+        where=(
+            "add-expert",
+            "compare",
+            "data convert",
+            "data describe",
+            "evaluate",
+            "fit",
+            "report",
+            "tune",
+        ),
     ),
     Removed(
         "option",
@@ -461,8 +479,8 @@ REMOVED: tuple[Removed, ...] = (
     Removed(
         "option",
         "--port",
-        "A running gateway takes the version with `mild reload --port PORT`.",
-        where=("versions",),
+        "A running gateway takes over a new version by itself.",
+        where=("learn", "versions"),
     ),
     Removed(
         "option",
@@ -938,6 +956,15 @@ REMOVED: tuple[Removed, ...] = (
 def removal_message(kind: Kind, name: str, where: str = "") -> str | None:
     """The sentence about a removed thing, or None if nothing of that name was removed there.
 
+    Parameters
+    ----------
+    kind : Kind
+        What is looked for.
+    name : str
+        Its name, as users wrote it.
+    where : str, default=""
+        The command, function, class or parameter that it was used with.
+
     >>> removal_message("option", "--never-existed", "tune") is None
     True
     """
@@ -948,6 +975,7 @@ def removal_message(kind: Kind, name: str, where: str = "") -> str | None:
 
 
 def _matching(kind: Kind, name: str) -> Iterator[Removed]:
+    """All rows about this name."""
     for removed in REMOVED:
         if removed.kind == kind and removed.name == name:
             yield removed

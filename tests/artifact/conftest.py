@@ -17,6 +17,7 @@ from mild.policies import (
     ClusterPolicy,
     ConstantPolicy,
     Decoder,
+    DeferralPolicy,
     LinearCostPolicy,
     LinearPolicy,
     MixedPolicy,
@@ -27,6 +28,7 @@ from mild.policies import (
     StackPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
+    score_network,
 )
 from mild.policies.cascade import AgreementTable
 from text_router_cases import folders  # noqa: F401
@@ -87,6 +89,11 @@ def make_policies(dtype=np.float64):
     two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
     made["mixed"] = MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two)
     made["mix"] = MixPolicy(made["cascade"], made["constant"], 0.3, "salt")
+    network = score_network([draw(6, N_FEATURES), draw(4, 6)], [draw(6), draw(4)])
+    own_costs = np.array([0.0, 0.1, 0.2], dtype)
+    made["deferral"] = DeferralPolicy(
+        network, ["no", "yes"], "sigmoid", own_costs, False, np.ones(4, dtype), threshold=-0.1
+    )
     return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}
 
 

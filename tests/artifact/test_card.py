@@ -52,7 +52,7 @@ def test_a_card_says_what_a_tuned_router_records(found):
     assert parts["Licence"] == "`apache-2.0`"
 
 
-def test_what_is_not_recorded_is_unknown():
+def test_the_card_says_what_is_not_recorded():
     front, parts = sections(simple_router().card())
     assert front["license"] == "unknown"
     for title in ("Training data", "Verdict", "Calibration", "Licence"):

@@ -148,7 +148,7 @@ def test_experts_rank_in_the_order_in_which_they_are_asked():
         lambda router: router.policy.with_decision("argmax"),
     ],
 )
-def test_what_a_cascade_was_fitted_for_cannot_be_changed(change):
+def test_prices_and_decision_of_a_cascade_cannot_be_changed(change):
     with pytest.raises(UnsupportedError, match=r"cannot be changed after fitting.*router\.direct"):
         change(cascade_router())
     assert not cascade_router().has_prices
@@ -177,7 +177,7 @@ def test_an_expert_can_be_left_out_of_the_steps(tmp_path):
     assert one.route([EASY]) == one.direct.route([EASY])
 
 
-def test_the_steps_are_said_in_words():
+def test_the_steps_are_described_in_words():
     facts = cascade_router().facts
     assert facts["cascade"] == (
         "asks small and medium at the same time; accepts the leading answer if it is right with "

@@ -81,7 +81,7 @@ def test_experts_without_an_answer_disagree() -> None:
     assert silent[0].sentence(0.9) == "Asked small and medium: nobody has an answer."
 
 
-def test_what_may_follow_the_first_step_is_said_in_sentences() -> None:
+def test_sentences_describe_what_may_follow_the_first_step() -> None:
     possible = ROUTER.explain(EASY, answers=None).possible
     silent = replace(possible[0], leading=None, agreed=(), accepted=False)
     assert silent.sentence(0.9) == "If nobody has an answer, nothing is accepted."
@@ -101,7 +101,7 @@ def test_answers_must_be_those_of_its_experts() -> None:
         ROUTER.direct.explain(EASY, answers={"small": "1"})
 
 
-def test_what_a_gate_decides_by_the_answer_is_not_foretold() -> None:
+def test_a_gate_that_reads_the_answer_is_not_predicted() -> None:
     """The agreement does not tell whether an answer is accepted that the gate has not read."""
     gate = np.array([1.0, 0, 0, 0, 5.0, 0, 0])
     router = cascade_router()

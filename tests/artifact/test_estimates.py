@@ -90,7 +90,7 @@ def test_costs_of_arrays_are_only_not_negative(rng):
 
 
 @pytest.mark.parametrize("terms", [{}, {"beta": BETA}, {"price_weight": 5.0}])
-def test_the_choice_is_the_policy_s_and_has_the_least_cost(rng, terms):
+def test_the_choice_is_that_of_the_policy_and_has_the_least_cost(rng, terms):
     router, X = router_of(linear(rng), **terms), 3 * rng.normal(size=(1000, 4))
     found = router.decide(X)
     raw = router.policy.expected_costs(X)
@@ -108,7 +108,7 @@ def test_types_are_kept(rng):
     assert found.dtype == np.float32
 
 
-def test_a_named_expert_is_not_said_to_be_the_cheapest():
+def test_a_named_expert_need_not_be_the_cheapest():
     policy = ConstantPolicy(np.array([0.1, 0.5, 0.3]), 4, named=1)
     found = router_of(policy).decide(np.zeros((1, 4)))
     assert (found.chosen.tolist(), found.by) == ([1], "constant")

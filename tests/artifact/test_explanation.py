@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load
-from mild.artifact.explanation import by_leaving_out, by_words
+from mild.artifact.evidence import by_leaving_out, by_words
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
 
@@ -14,7 +14,7 @@ QUERY = "boil salt butter flour oven stir please tell about verse"
 
 
 @pytest.mark.parametrize("name", ["linear", "argmax", "regression", "knn", "priced", "stack"])
-def test_the_explained_choice_is_the_router_s(folders, name):
+def test_the_explained_choice_is_that_of_the_router(folders, name):
     router = load(folders(name))
     found = router.explain(QUERY)
     assert found.expert == router.expert_names[router.decide_text(QUERY)] == "cook"
@@ -36,7 +36,7 @@ def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, n
     assert sum(entry.effect for entry in found.evidence) == pytest.approx(gained, abs=1e-3)
 
 
-def test_the_topic_s_words_speak_for_their_expert(folders):
+def test_words_of_the_topic_are_evidence_for_its_expert(folders):
     found = load(folders("linear")).explain(QUERY, most=9)
     effects = {entry.part: entry.effect for entry in found.evidence}
     assert {"boil", "oven", "stir", "salt"} <= set(effects)

@@ -19,7 +19,7 @@ def table():
     return OutcomeTable.from_arrays(X, costs, **names)
 
 
-def test_what_the_fit_was_told_is_listed(table):
+def test_parameters_given_to_the_fit_are_listed(table):
     told = {
         "kind": "standardized > linear",
         "fitted as": "LinearRouter",
@@ -53,7 +53,7 @@ def test_the_surrogate_has_its_name(table, surrogate, words):
     assert "counts" not in facts
 
 
-def test_what_a_router_does_not_use_is_not_listed(table):
+def test_unused_parameters_are_not_listed(table):
     facts = mild.fit(table, loss="ce").facts
     assert facts["loss"] == "ce"
     assert not {"rewards", "margins", "counts"} & set(facts)
@@ -62,7 +62,7 @@ def test_what_a_router_does_not_use_is_not_listed(table):
     assert "None" not in facts.values()
 
 
-def test_a_search_lists_what_it_was_told_and_what_it_found_once_each(table):
+def test_a_search_lists_what_was_given_and_what_it_found_once_each(table):
     linear = mild.LinearRouter(surrogate="exponential")
     search = mild.RouterCV(linear, cv=2, alphas=[0.01], margin_factors=[1.0], families="linear")
     found = mild.tune(table, search=search)

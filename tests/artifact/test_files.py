@@ -26,7 +26,7 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path):
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["a"])
 
 
-def test_what_a_kill_leaves_is_found_beside_its_own_file_alone(tmp_path):
+def test_leftovers_of_a_killed_process_are_found_for_their_own_file_only(tmp_path):
     path = tmp_path / "a.b"
     with replacing(path) as file:
         name = os.path.basename(file.name)
@@ -46,7 +46,7 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o640)
 
 
-def test_places_that_are_taken_are_refused(tmp_path):
+def test_paths_that_exist_are_refused(tmp_path):
     (tmp_path / "a").write_text("mine")
     assert check_free(tmp_path / "a", overwrite=True) == tmp_path / "a"
     with pytest.raises(OutputExistsError, match="exists; choose another file"):
@@ -57,7 +57,7 @@ def test_places_that_are_taken_are_refused(tmp_path):
         check_free(tmp_path / "none" / "a", overwrite=False)
 
 
-def test_places_where_no_file_can_be_made_are_refused_before_any_work(tmp_path):
+def test_paths_where_no_file_can_be_made_are_refused_before_any_work(tmp_path):
     """Permissions do not say it: root may write to /proc, where nothing can be made."""
     for place in (tmp_path / ("x" * 300), tmp_path / ("x" * 250), tmp_path / ("x" * 300) / "a"):
         with pytest.raises(DataFileError, match="cannot write to"):

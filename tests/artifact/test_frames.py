@@ -63,7 +63,7 @@ def test_the_results_of_a_search_become_a_frame(library):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_rows_become_a_frame_and_what_a_row_lacks_is_missing(library):
+def test_rows_become_a_frame_with_missing_entries(library):
     rows = [{"name": "a", "shares": [0.5, 0.5]}, {"name": "b", "shares": [1.0, 0.0], "more": "x"}]
     found = columns_of(as_frame(rows, like=column_of(library, TEXTS)))
     assert found["name"] == ["a", "b"]
@@ -103,7 +103,7 @@ def test_a_column_of_any_library_is_routed_to_names(library):
 
 
 @pytest.mark.parametrize("method", ["route", "predict_texts", "route_table", "features"])
-def test_a_table_is_no_column_of_texts(method):
+def test_a_table_is_not_a_column_of_texts(method):
     table = {"query": TEXTS}
     with pytest.raises(InvalidInputError) as refused:
         getattr(priced_router(), method)(table)

@@ -188,7 +188,7 @@ def test_errors_have_codes(router, hub, tmp_path):
     "name",
     ["", "a b/c", "../router", "anna/router/x", "anna/", "né/x", "a/b\n", "anna/-r", None, 3],
 )
-def test_odd_names_of_repositories_are_refused_before_anything_is_sent(router, name, tmp_path):
+def test_invalid_names_of_repositories_are_refused_before_anything_is_sent(router, name, tmp_path):
     assert code_of(router.push_to_hub, name, token=TOKEN) == "invalid_repo_id"
     wanted = "invalid_artifact" if isinstance(name, str) else "invalid_path_or_repo"
     assert code_of(mild.Router.from_pretrained, name) == wanted
@@ -217,7 +217,7 @@ def test_cascades_and_routers_with_onnx_travel_whole(hub, tmp_path):
     assert (found.features(TEXTS) == onnx.features(TEXTS)).all()
 
 
-def test_the_folder_of_a_model_outside_the_router_stays_at_home(hub, tmp_path):
+def test_the_path_of_a_model_outside_the_router_is_not_pushed(hub, tmp_path):
     """Only its name is pushed; a saved folder keeps both."""
     tokenizer = build_tokenizer()
     (tmp_path / "tiny").mkdir()

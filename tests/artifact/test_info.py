@@ -61,7 +61,7 @@ def test_notes_of_any_form_survive_loading_and_saving(notes, tmp_path):
     assert (found.get("table") or {}).items() >= (kept.get("table") or {}).items()
 
 
-def test_what_was_written_is_known_after_loading(tmp_path):
+def test_records_are_known_after_loading(tmp_path):
     estimator = EstimatorInfo("LinearRouter", {"alpha": 0.1})
     folder = save(
         router(info=RouterInfo(estimator=estimator)), tmp_path / "r", data=([[1.0]], [[0, 1]])

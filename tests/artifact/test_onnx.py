@@ -81,7 +81,7 @@ def test_settings_that_cannot_be_are_refused(folder, key, value, message):
     assert message in refusal(folder)
 
 
-def test_it_may_be_replaced_and_a_stranger_beside_it_may_not_be_deleted(router, folder):
+def test_it_may_be_replaced_but_other_files_are_not_deleted(router, folder):
     save(router, folder, overwrite=True)
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(OutputExistsError, match=r"'notes.txt'"):

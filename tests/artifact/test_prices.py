@@ -11,7 +11,7 @@ from mild.errors import InvalidInputError, UnsupportedError
 from small_router_cases import priced_router
 
 
-def test_nothing_said_changes_nothing(folders):
+def test_without_new_prices_nothing_changes(folders):
     router = load(folders("linear"))
     assert router.with_prices() is router
     assert not router.has_prices
@@ -26,7 +26,7 @@ def test_betas_by_name_are_those_in_the_order_of_the_experts(folders):
     np.testing.assert_array_equal(named.expected_costs(X), ordered.expected_costs(X))
 
 
-def test_a_router_with_one_head_says_why_not(folders):
+def test_a_router_with_one_head_says_why_it_takes_no_prices(folders):
     for prices in ({"betas": {"cook": 2.0}}, {"price_weight": 2.0}):
         with pytest.raises(UnsupportedError, match="one head"):
             load(folders("linear")).with_prices(**prices)
@@ -84,7 +84,7 @@ def test_the_recorded_cost_is_the_new_one(folders):
         fixed.with_prices(price_weight=3.0)
 
 
-def test_without_a_recorded_cost_none_is_made_up(folders):
+def test_without_a_recorded_cost_none_is_invented(folders):
     router = load(folders("priced"))
     router.info = RouterInfo()
     assert router.with_prices(price_weight=2.0).info.cost is None

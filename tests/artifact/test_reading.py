@@ -37,7 +37,7 @@ def test_every_kind_comes_back_bit_for_bit(kind, policies, inputs, tmp_path):
     assert [router.decide_one(x) for x in inputs] == [policy.decide_one(x) for x in inputs]
 
 
-def test_what_a_stack_without_an_expert_decides_comes_back(policies, inputs, tmp_path):
+def test_a_stack_without_an_expert_decides_the_same_after_loading(policies, inputs, tmp_path):
     smaller = Router(policies["stack"], NAMES).without("medium")
     router = load(save(smaller, tmp_path / "router"))
     assert router.expert_names == ["small", "large"]
@@ -104,7 +104,7 @@ def test_an_empty_manifest_is_refused(saved):
 
 
 @pytest.mark.parametrize("text", ["hello", "[1, 2]", "{,}", "[" * 100_000])
-def test_text_that_is_no_manifest_is_refused(saved, text):
+def test_text_that_is_not_a_manifest_is_refused(saved, text):
     (saved / "router.json").write_text(text)
     assert "router.json" in refusal(saved)
 

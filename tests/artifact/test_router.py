@@ -114,7 +114,7 @@ def test_without_an_expert_the_others_keep_their_names(router, inputs, expert):
     assert router.n_experts == 3
 
 
-def test_an_unknown_expert_is_refused_with_those_there_are(router):
+def test_an_unknown_expert_is_refused_and_the_known_ones_are_named(router):
     with pytest.raises(InvalidInputError, match="one of small, medium, large; got 'huge'"):
         router.without("huge")
     with pytest.raises(InvalidInputError, match=r"index in \[0, 3\); got 3"):

@@ -251,7 +251,7 @@ def test_share_and_salt_of_a_mix_obey_their_rules(key, value, sentence, policies
         load(folder)
 
 
-def test_endless_nesting_is_refused(policies, tmp_path):
+def test_nesting_that_is_too_deep_is_refused(policies, tmp_path):
     policy = policies["linear"]
     for _ in range(9):
         policy = StandardizedPolicy(np.zeros(4), np.ones(4), policy)

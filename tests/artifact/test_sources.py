@@ -120,7 +120,7 @@ def test_a_network_decides_the_same_from_disk_without_torch(data, tmp_path):
     np.testing.assert_array_equal(back.predict(X), router.predict(X))
 
 
-def test_a_module_of_ones_own_is_refused_with_the_reason(data, tmp_path):
+def test_a_custom_module_is_refused_with_the_reason(data, tmp_path):
     torch = pytest.importorskip("torch")
     from mild.routers.neural import NeuralRouter
 
@@ -210,7 +210,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("router", "sentence"), REFUSED, ids=lambda value: str(value)[:30])
-def test_what_cannot_be_served_is_refused_by_name(router, sentence, data, tmp_path):
+def test_routers_that_cannot_be_served_are_refused_by_name(router, sentence, data, tmp_path):
     with pytest.raises(UnsupportedError, match=sentence):
         save(router.fit(*data), tmp_path / "router")
     assert list(tmp_path.iterdir()) == []
@@ -227,6 +227,6 @@ def test_an_unfitted_router_is_refused(router, tmp_path):
 
 
 @pytest.mark.parametrize("thing", [3, "router", LogisticRegression(), CostSensitiveClassifier()])
-def test_what_is_no_router_is_refused(thing, tmp_path):
+def test_an_object_that_is_not_a_router_is_refused(thing, tmp_path):
     with pytest.raises(UnsupportedError, match="router must be a fitted router of mild"):
         save(thing, tmp_path / "router")

@@ -359,7 +359,7 @@ def test_settings_of_other_prices_or_experts_are_not_used(change, reason, tmp_pa
         ({}, "got no target."),
     ],
 )
-def test_what_a_guarantee_comes_with_is_said_in_words(given, words):
+def test_the_error_names_the_targets_that_came_with_a_guarantee(given, words):
     with pytest.raises(InvalidInputError) as refused:
         Target(**given, guarantee=0.9)
     assert str(refused.value).endswith(words)
@@ -367,7 +367,7 @@ def test_what_a_guarantee_comes_with_is_said_in_words(given, words):
 
 
 @pytest.mark.parametrize("value", ["2", True, [2.0], np.True_])
-def test_a_target_that_is_no_number_is_refused(value):
+def test_a_target_that_is_not_a_number_is_refused(value):
     with pytest.raises(InvalidInputError) as refused:
         Target(max_dollars=value)
     assert refused.value.code == "invalid_max_dollars"

@@ -95,12 +95,12 @@ def test_a_stream_of_texts_is_routed_block_by_block(router, monkeypatch):
     assert seen == [64, 64, 64, 8]
 
 
-def test_no_texts_are_routed_nowhere(router):
+def test_an_empty_list_of_texts_gives_no_choices(router):
     assert router.predict_texts([]).shape == (0,)
     assert router.features([]).shape == (0, 15)
 
 
-def test_what_is_no_list_of_texts_is_refused(router):
+def test_an_argument_that_is_not_a_list_of_texts_is_refused(router):
     with pytest.raises(InvalidInputError, match="got one str"):
         router.predict_texts("one text")
     with pytest.raises(InvalidInputError, match="got int at place 1"):

@@ -132,7 +132,7 @@ def test_rollback_follows_what_served_before(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("to", [4, 0, "2", 2.0, True, 1])
-def test_rollback_refuses_what_is_no_other_version(folder: Path, to: object) -> None:
+def test_rollback_refuses_anything_but_another_version(folder: Path, to: object) -> None:
     write_version(folder, _router(1), why="better")
     serve_version(folder, 1, "back")
     with pytest.raises(InvalidInputError):

@@ -107,7 +107,7 @@ def test_an_empty_folder_is_filled(router, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["router"]
 
 
-def test_an_empty_folder_that_one_stands_in_is_not_replaced(router, tmp_path, monkeypatch):
+def test_the_working_directory_is_not_replaced_even_if_it_is_empty(router, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OutputExistsError, match="exists; choose another folder"):
         save(router, ".")
@@ -160,7 +160,7 @@ def test_a_parent_without_permission_is_one_clear_sentence(router, tmp_path):
         save(router, tmp_path / "locked" / "router")
 
 
-def test_a_place_where_no_folder_can_be_made_is_refused_before_any_work(tmp_path):
+def test_a_path_where_no_folder_can_be_made_is_refused_before_any_work(tmp_path):
     places = [tmp_path / ("x" * 300), tmp_path / ("x" * 250)]
     places += ["/proc/router", "/proc/no/router"] if os.path.isdir("/proc/self") else []
     for place in places:

@@ -34,7 +34,7 @@ def test_a_new_version_serves_and_a_dry_run_writes_nothing(mild, files):
     assert load(files / "router", version=1).n_experts == 2
 
 
-def test_sentences_and_what_is_refused(mild, files):
+def test_the_output_is_sentences_and_an_unknown_expert_is_refused(mild, files):
     wrong = mild("add-expert", files / "router", "gemma3", files / "graded.parquet")
     assert wrong.code != 0
     assert load(files / "router").n_experts == 2

@@ -10,7 +10,7 @@ import pytest
 
 import mild
 
-VERBS = [
+COMMANDS = [
     "fit", "tune", "add-expert", "evaluate", "compare", "report", "explain", "demo", "route", "versions",
 ]  # fmt: skip
 
@@ -20,32 +20,32 @@ def run(*words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_help_names_every_verb(mild):
+def test_help_names_every_command(mild):
     done = mild("--help")
     assert done.code == 0
-    for verb in VERBS:
-        assert f"\n  {verb} " in done.out
+    for command in COMMANDS:
+        assert f"\n  {command} " in done.out
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself_with_an_example_and_takes_json(verb, mild):
-    done = mild(verb, "--help")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_and_takes_json(command, mild):
+    done = mild(command, "--help")
     assert done.code == 0
-    assert f"Example:\n    mild {verb}" in done.out
+    assert f"Example:\n    mild {command}" in done.out
     assert "--json" in done.out
 
 
-def test_the_verbs_of_the_library_need_no_other_distribution():
+def test_the_commands_of_the_library_need_no_other_distribution():
     from mild.cli.app import build_app
 
-    assert [command.name for command in build_app().registered_commands] == VERBS
+    assert [command.name for command in build_app().registered_commands] == COMMANDS
 
 
-def test_the_version_is_the_package_s():
+def test_the_version_is_that_of_the_package():
     assert run("--version").stdout.strip() == f"mild {mild.__version__}"
 
 
-def test_an_interrupt_before_there_is_a_verb_says_that_nothing_was_saved():
+def test_an_interrupt_before_the_command_starts_says_that_nothing_was_saved():
     code = (
         "import sys\n"
         "class Interrupt:\n"
@@ -61,7 +61,7 @@ def test_an_interrupt_before_there_is_a_verb_says_that_nothing_was_saved():
     assert done.stderr == "interrupted: nothing was saved.\n"
 
 
-def test_no_words_show_the_help(mild):
+def test_without_arguments_the_help_is_shown(mild):
     assert "Usage: mild" in mild().out + mild().err
 
 
@@ -95,7 +95,7 @@ def test_a_session_in_real_processes(tables):
     assert "exists" in json.loads(refused.stdout)["error"]
 
 
-def test_a_reader_that_stops_early_does_no_harm(fitted, tables):
+def test_a_closed_pipe_is_no_error(fitted, tables):
     big = tables.write(tables.make(20_000, 2), "big.csv")
     command = f"{sys.executable} -m mild route {fitted} {big} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)

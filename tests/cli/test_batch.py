@@ -52,7 +52,7 @@ def test_a_folder_of_queries_becomes_a_folder_of_experts(readers, queries, tmp_p
     assert parquet.read_table(tmp_path / "out").column_names == ["expert"]
 
 
-def test_one_is_not_several(readers, tmp_path):
+def test_one_row_is_singular(readers, tmp_path):
     file = tmp_path / "q.parquet"
     parquet.write_table(pa.table({"prompt": ["boil"]}), file)
     done = route(readers(), file, "--out", tmp_path / "out")
@@ -98,10 +98,10 @@ def test_rows_without_a_query_are_counted_and_fail_unless_they_are_left_out(read
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["{queries}"], "is a dataset; name a folder for the output with --out"),
+        (["{queries}"], "is a data set; name a folder for the output with --out"),
         (["{queries}", "--keep", "id"], "--keep needs --out FOLDER"),
         (["--engine", "ray"], "--engine needs --out FOLDER"),
-        (["--out", "{out}"], "FILE must be a parquet file"),
+        (["--out", "{out}"], "FILE must be a Parquet file"),
         (["{queries}", "--out", "{out}", "--echo"], "--echo is for lines"),
         (["{queries}", "--out", "{out}", "--engine", "rai"], "Did you mean 'ray'"),
         (["{queries}", "--out", "{out}", "--address", "h:1"], "--address is for --engine ray"),
@@ -109,7 +109,7 @@ def test_rows_without_a_query_are_counted_and_fail_unless_they_are_left_out(read
         (["{queries}", "--out", " "], "must have a name"),
     ],
 )
-def test_words_that_do_not_fit_are_refused_in_a_sentence(
+def test_options_that_do_not_go_together_are_an_error_of_one_sentence(
     readers, queries, tmp_path, words, sentence
 ):
     places = {"queries": queries, "out": tmp_path / "out"}

@@ -116,7 +116,7 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
         (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
     ],
 )
-def test_wrong_words_are_one_sentence(mild, logs, words, said):
+def test_invalid_options_are_an_error_of_one_sentence(mild, logs, words, said):
     done = mild("compare", logs.log, *TWO, *words)
     assert done.code == 1
     errors = [line for line in done.err.splitlines() if line.startswith("error:")]

@@ -19,76 +19,76 @@ from mild.cli.console import MildCommand, emit, fixed, print_table, progress_bar
 from mild.errors import ConvergenceWarning, DataFileError, InvalidInputError
 
 
-def invoke(verb, *words):
+def invoke(command, *words):
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command(cls=MildCommand)(verb)
+    app.command(cls=MildCommand)(command)
     return CliRunner().invoke(app, list(words))
 
 
-def test_an_error_of_ours_is_one_line_and_exit_1():
-    def verb() -> None:
+def test_an_error_of_mild_is_one_line_and_exit_1():
+    def command() -> None:
         raise InvalidInputError("costs must be known.")
 
-    done = invoke(verb)
+    done = invoke(command)
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "error: costs must be known.\n")
 
 
 def test_with_json_the_error_is_on_stdout_too():
-    def verb(as_json: bool = False) -> None:
+    def command(as_json: bool = False) -> None:
         raise InvalidInputError("costs must be known.")
 
-    done = invoke(verb, "--as-json")
+    done = invoke(command, "--as-json")
     assert json.loads(done.stdout) == {"error": "costs must be known.", "code": "invalid_input"}
     assert done.stderr == "error: costs must be known.\n"
 
 
 def test_an_interrupt_is_one_sentence_and_exit_130():
-    def verb(as_json: bool = False) -> None:
+    def command(as_json: bool = False) -> None:
         raise KeyboardInterrupt
 
-    done = invoke(verb)
+    done = invoke(command)
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "interrupted: nothing was saved.\n"
-    found = json.loads(invoke(verb, "--as-json").stdout)
+    found = json.loads(invoke(command, "--as-json").stdout)
     assert found == {"error": "interrupted", "code": "interrupted"}
 
 
 def test_an_unexpected_error_is_not_swallowed():
-    def verb() -> None:
+    def command() -> None:
         raise ZeroDivisionError("a bug")
 
-    assert isinstance(invoke(verb).exception, ZeroDivisionError)
+    assert isinstance(invoke(command).exception, ZeroDivisionError)
 
 
-def test_warnings_of_ours_are_one_line_each():
-    def verb() -> None:
+def test_warnings_of_mild_are_one_line_each():
+    def command() -> None:
         for _ in range(3):
             warnings.warn("the solver stopped.", ConvergenceWarning, stacklevel=1)
 
-    done = invoke(verb)
+    done = invoke(command)
     assert (done.exit_code, done.stderr) == (0, "warning: the solver stopped.\n")
 
 
-def test_of_solvers_that_stopped_early_one_line_is_enough():
+def test_solvers_that_stopped_early_give_one_warning():
     class ConvergenceWarning(UserWarning):  # as scikit-learn's
         pass
 
-    def verb() -> None:
+    def command() -> None:
         for category in (ConvergenceWarning, errors.ConvergenceWarning):
             for steps in range(3):
                 warnings.warn(f"stopped\nafter {steps} steps.", category, stacklevel=1)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        done = invoke(verb)
+        done = invoke(command)
     assert (done.exit_code, done.stderr) == (0, "warning: stopped after 0 steps.\n")
 
 
 def test_other_warnings_are_left_to_python():
-    def verb() -> None:
+    def command() -> None:
         warnings.warn("not ours", UserWarning, stacklevel=1)
 
-    assert isinstance(invoke(verb).exception, UserWarning)
+    assert isinstance(invoke(command).exception, UserWarning)
 
 
 def test_json_has_no_nan(capsys):
@@ -134,7 +134,7 @@ def test_a_terminal_shows_whole_words(monkeypatch, width):
     assert " ".join(lines) == text
 
 
-def test_what_no_terminal_reads_stays_one_line(monkeypatch):
+def test_lines_wrap_only_on_a_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     text = "a sentence that is longer than twenty letters"
     assert wrapped(text, io.StringIO()) == text
@@ -146,16 +146,16 @@ def test_a_point_of_a_list_is_indented(monkeypatch):
 
 
 def test_an_error_names_the_option_of_its_parameter():
-    def verb(jobs: int = 1, query: str = "", price_weight: float = 0.0) -> None:
+    def command(jobs: int = 1, query: str = "", price_weight: float = 0.0) -> None:
         if jobs == 0:
             raise InvalidInputError(parameter="n_jobs", rule=f"must not be 0; got {jobs}.")
         if query:
             raise DataFileError(parameter="query", rule="must name columns.", place="log.csv: ")
         raise InvalidInputError(parameter="price_weight", rule="must be finite.")
 
-    assert invoke(verb, "--jobs", "0").stderr == "error: --jobs must not be 0; got 0.\n"
-    assert invoke(verb, "--query", "q").stderr == "error: log.csv: --query must name columns.\n"
-    assert invoke(verb).stderr == "error: --price-weight must be finite.\n"
+    assert invoke(command, "--jobs", "0").stderr == "error: --jobs must not be 0; got 0.\n"
+    assert invoke(command, "--query", "q").stderr == "error: log.csv: --query must name columns.\n"
+    assert invoke(command).stderr == "error: --price-weight must be finite.\n"
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ def test_an_error_names_the_option_of_its_parameter():
     ],
 )
 def test_other_errors_stay_as_they_are(error):
-    def verb(seed: int = 0, costs: str = "") -> None:
+    def command(seed: int = 0, costs: str = "") -> None:
         raise error
 
-    assert invoke(verb).stderr == f"error: {error}\n"
+    assert invoke(command).stderr == f"error: {error}\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [["--version"], ["--help"]])
-def test_a_full_disk_is_one_sentence(words):
+def test_a_full_disk_is_an_error_of_one_sentence(words):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "mild", *words], stdout=full, stderr=subprocess.PIPE, text=True
@@ -271,20 +271,20 @@ def test_keyword_arguments_in_messages_become_options_of_the_command(message, sh
 
 
 def test_parameters_in_an_error_are_named_as_options_of_the_command():
-    def verb(keep_quality: float = 0.0, random_state: int = 0) -> None:
+    def command(keep_quality: float = 0.0, random_state: int = 0) -> None:
         raise InvalidInputError(
             "guarantee must come with max_quality_loss, not with keep_quality 0.9 (column "
             "'keep_quality', keep_quality.csv)."
         )
 
-    done = invoke(verb)
+    done = invoke(command)
     words = "not with --keep-quality 0.9 (column 'keep_quality', keep_quality.csv)"
     assert done.stderr == f"error: guarantee must come with max_quality_loss, {words}.\n"
 
 
 def test_an_option_of_tune_is_named_as_one_by_other_commands():
-    def verb(keep_quality: float = 0.0) -> None:
+    def command(keep_quality: float = 0.0) -> None:
         console.note("for more certainty, set target_probability=0.8.")
 
-    done = invoke(verb)
+    done = invoke(command)
     assert done.stderr == "note: for more certainty, set --target-probability 0.8 of mild tune.\n"

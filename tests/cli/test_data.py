@@ -75,19 +75,17 @@ def test_every_format_is_described_and_converted(mild, tmp_path, name):
 
 def test_the_columns_of_a_long_table_can_be_named(mild, tmp_path):
     (tmp_path / "log.csv").write_text(
-        "ask,who,verdict,fee,said,case\na,x,yes,1,p,1\na,x,no,2,q,2\n"
+        "ask,who,verdict,fee,said,id\na,x,yes,1,p,1\na,x,no,2,q,2\na,y,yes,3,p,1\na,y,yes,3,q,2\n"
     )
     named = ("--query", "ask", "--model-column", "who", "--scores", "verdict", "--prices", "fee")
-    named += ("--answer-column", "said", "--id-column", "case")
+    named += ("--answer-column", "said")
     done = mild("data", "convert", tmp_path / "log.csv", tmp_path / "wide.csv", *named)
     assert done.code == 0, done.err
     assert "read as a long table" in done.out
     found = mild("data", "describe", tmp_path / "wide.csv", "--json").json()
     assert read_outcomes(tmp_path / "wide.csv").column("answer__x") == ["p", "q"]
-    assert (
-        found["experts"][0] | {"asked": 2, "accuracy": 0.5, "mean_price": 1.5}
-        == found["experts"][0]
-    )
+    expert = found["experts"][1]
+    assert expert | {"name": "x", "asked": 2, "accuracy": 0.5, "mean_price": 1.5} == expert
 
 
 def test_a_column_that_would_be_dropped_is_refused(mild, tmp_path):
@@ -121,7 +119,7 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
         (["--query", "task"], "query must name columns of the file; 'task' is not one"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(mild, log, words, sentence):
+def test_errors_are_one_sentence(mild, log, words, sentence):
     done = mild("data", "describe", log, *words)
     assert done.code == 1
     assert done.err.startswith("error: ")
@@ -138,7 +136,7 @@ def test_betas_are_read_as_pairs(text, value):
 
 
 @pytest.mark.parametrize("text", ["", "7B", "=1", "7B=x", "7B=1,7B=2", "7B=1,,1B=2"])
-def test_betas_that_are_no_pairs_are_refused(text):
+def test_betas_that_are_not_pairs_are_refused(text):
     with pytest.raises(OptionError, match="beta must"):
         PriceOptions(text).betas()
 
@@ -146,12 +144,12 @@ def test_betas_that_are_no_pairs_are_refused(text):
 # convert
 
 
-def test_findings_are_said_beside_the_result(mild, log, tmp_path):
+def test_findings_are_printed_beside_the_result(mild, log, tmp_path):
     done = mild("data", "convert", log, tmp_path / "wide.csv")
     assert "note: 1 query repeats an earlier one" in done.err
 
 
-def test_a_file_that_is_there_is_kept_unless_overwriting(mild, log, tmp_path):
+def test_an_existing_file_is_kept_unless_overwritten(mild, log, tmp_path):
     out = tmp_path / "wide.csv"
     out.write_text("precious")
     done = mild("data", "convert", log, out)
@@ -163,7 +161,7 @@ def test_a_file_that_is_there_is_kept_unless_overwriting(mild, log, tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["describe", "convert"])
-def test_every_verb_explains_itself_with_an_example_and_takes_json(mild, verb):
+def test_every_command_has_help_with_an_example_and_takes_json(mild, verb):
     done = mild("data", verb, "--help")
     assert done.code == 0
     assert f"Example:\n    mild data {verb}" in done.out

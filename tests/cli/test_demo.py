@@ -21,8 +21,8 @@ def test_every_step_is_a_command_whose_result_is_kept(mild, quick, monkeypatch, 
     done = mild("demo", "--json")
     assert done.code == 0
     found = done.json()
-    verbs = [step["command"].split()[1] for step in found["steps"]]
-    assert verbs == ["data", "tune", "evaluate", "explain", "explain", "explain", "report"]
+    commands = [step["command"].split()[1] for step in found["steps"]]
+    assert commands == ["data", "tune", "evaluate", "explain", "explain", "explain", "report"]
     assert done.err.splitlines()[-1] == (
         "note: mild-gateway, which serves routers as chat models, is not installed; to see it in the "
         f"demo, run: {install_hint('gateway')}."

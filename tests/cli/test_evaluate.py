@@ -75,7 +75,7 @@ def test_a_missing_feature_is_named(mild, tables, fitted):
     assert "'f_2' is not one; did you mean" in done.err
 
 
-def test_a_folder_that_is_no_router_is_one_sentence(mild, tables):
+def test_a_folder_without_a_router_is_an_error_of_one_sentence(mild, tables):
     done = mild("evaluate", tables.new, "--router", tables.folder / "nothing", "--json")
     assert done.code == 1
     assert "there is no such folder" in done.json()["error"]

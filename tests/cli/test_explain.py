@@ -23,7 +23,7 @@ def test_a_person_is_told_who_is_asked_and_who_is_next(mild, readers, kind):
         assert name in done.out
 
 
-def test_words_speak_for_and_against(mild, readers):
+def test_the_evidence_supports_either_expert(mild, readers):
     report = mild("explain", readers(), QUERY, "--json").json()
     assert (report["expert"], report["method"]) == ("cook", "terms")
     effects = {entry["part"]: entry["effect"] for entry in report["evidence"]}

@@ -40,7 +40,7 @@ def test_json_holds_the_same(mild, fitted):
     assert set(report["bytes"]) == {"router.json", "tensors.safetensors"}
 
 
-def test_a_damaged_router_is_one_sentence(mild, fitted):
+def test_a_damaged_router_is_an_error_of_one_sentence(mild, fitted):
     (fitted / "tensors.safetensors").write_bytes(b"")
     done = mild("explain", fitted, "--json")
     assert done.code == 1
@@ -59,7 +59,7 @@ def test_the_steps_of_a_cascade_are_shown_in_words(mild, tmp_path):
     assert shown["steps"] == [["small", "medium"], ["large"]]
 
 
-def test_options_about_a_query_need_one(mild, fitted):
+def test_options_about_a_query_need_a_query(mild, fitted):
     for option in (["--answers", "{}"], ["--beta", "small=1"], ["--price-weight", "1"]):
         done = mild("explain", fitted, *option, "--json")
         assert (done.code, done.json()["code"]) == (1, "invalid_query")

@@ -96,7 +96,7 @@ def test_columns_are_chosen_by_pattern(mild, tables):
         ("--alpha -1", "alpha must be finite and non-negative; got -1.0"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(mild, tables, words, sentence):
+def test_errors_are_one_sentence(mild, tables, words, sentence):
     done = mild("fit", tables.log, "--out", tables.folder / "r", *words.split())
     assert done.code == 1
     assert done.out == ""
@@ -115,7 +115,7 @@ def test_a_router_that_exists_is_replaced_only_on_request(mild, tables, fitted):
     assert load(fitted).info.estimator.class_name == "KNNRouter"
 
 
-def test_the_place_is_checked_before_the_fit(mild, tables, fitted, monkeypatch):
+def test_the_output_is_checked_before_the_fit(mild, tables, fitted, monkeypatch):
     from mild.routers.linear import LinearRouter
 
     def fail(self, *data):
@@ -140,7 +140,7 @@ def test_one_expert_is_enough(mild, tables):
     assert load(tables.folder / "r").expert_names == ["small"]
 
 
-def test_an_id_is_no_feature(mild, tables):
+def test_an_id_is_not_a_feature(mild, tables):
     columns = tables.make(60, 0)
     columns["id"] = np.arange(60)
     file = tables.write(columns, "numbered.csv")

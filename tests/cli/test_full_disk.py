@@ -23,9 +23,9 @@ def full_disk(monkeypatch):
     return start
 
 
-@pytest.mark.parametrize("verb", ["tune", "evaluate", "compare", "report"])
+@pytest.mark.parametrize("command", ["tune", "evaluate", "compare", "report"])
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_full_disk_does_not_lose_the_result(mild, tables, full_disk, verb, as_json):
+def test_a_full_disk_does_not_lose_the_result(mild, tables, full_disk, command, as_json):
     log, router, out = tables.log, tables.folder / "router", tables.folder / "out.json"
     assert mild("fit", log, "--out", router).code == 0
     outcomes = write_outcomes(make_columns(60), tables.folder / "outcomes.csv")
@@ -34,16 +34,16 @@ def test_a_full_disk_does_not_lose_the_result(mild, tables, full_disk, verb, as_
         "evaluate": [tables.new, "--router", router, "--save"],
         "compare": [outcomes, "--method", "tdef", "--splits", 2, "--out", out],
         "report": [router, "--table", tables.new, "--out", out.with_suffix(".html")],
-    }[verb]
+    }[command]
     before = sorted(os.listdir(tables.folder)), sorted(os.listdir(router))
     full_disk()
-    done = mild(verb, *words, *(["--json"] if as_json else []))
+    done = mild(command, *words, *(["--json"] if as_json else []))
     assert done.code == 1
     assert "No space left on device" in done.err
     if as_json:
         found = done.json()
         assert {"verdict", "methods"} & set(found)
-        assert found["code"] == ("invalid_artifact" if verb == "tune" else "invalid_data_file")
+        assert found["code"] == ("invalid_artifact" if command == "tune" else "invalid_data_file")
         assert "No space left" in found["error"]
     else:
         assert (

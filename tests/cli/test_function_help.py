@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from command_cases import (
     described_commands,
     library_commands,
 )
+from mild.cli.function_help import parameter_texts
 
 DESCRIBED = described_commands(library_commands())
 
@@ -55,6 +57,13 @@ def test_a_new_default_of_the_function_is_the_default_of_the_command(monkeypatch
     assert (given["confidence"], given["keep_seen"]) == (0.8, True)
 
 
+def test_a_docstring_without_parameters_describes_none():
+    def split(rows, test_size=0.3):
+        """Split."""
+
+    assert parameter_texts(split) == {}
+
+
 def test_parsing_imports_no_numpy():
     code = (
         "import sys\n"
@@ -65,3 +74,44 @@ def test_parsing_imports_no_numpy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+WITHOUT_PYARROW = """
+import sys
+
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pyarrow":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Missing())
+sys.argv[0] = "mild"
+from mild.cli import main
+
+main()
+"""
+
+
+def run_without_pyarrow(*words):
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_PYARROW, *words], capture_output=True, text=True
+    )
+
+
+def test_help_without_a_package_says_what_is_missing():
+    done = run_without_pyarrow("tune", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--keep-quality" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert "pyarrow is not installed: mild tune cannot run without it" in text
+    assert text.endswith("Run: pip install pyarrow.")
+
+
+def test_a_command_without_a_package_is_refused_in_one_sentence():
+    done = run_without_pyarrow("tune", "log.csv", "--out", "router", "--json")
+    message = "mild tune needs pyarrow, which is not installed; run: pip install pyarrow."
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {"error": message, "code": "missing_extra"}
+    assert done.stderr == f"error: {message}\n"

@@ -13,7 +13,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = library_commands()
 
 
-def test_an_option_that_is_not_there_is_found():
+def test_an_unknown_option_in_a_document_is_found():
     text = "mild fit log.csv --out r --n-jobs 2\n`mild data convert a.csv` with --none"
     assert unknown_options(text, COMMANDS) == ["fit --n-jobs"]
 

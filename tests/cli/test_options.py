@@ -8,7 +8,7 @@ from mild.cli.options import EngineOptions, margins_value, number_list, surrogat
 from mild.errors import OptionError
 
 
-def test_nothing_given_stays_nothing():
+def test_options_that_were_not_given_stay_none():
     assert margins_value(None) is None
     assert surrogate_value(None) is None
     assert number_list("alphas", None) is None

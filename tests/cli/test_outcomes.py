@@ -9,7 +9,7 @@ import pytest
 
 from mild.artifact import load
 from mild.cli.options import TextOptions
-from mild.data import read_outcomes
+from mild.data import read_outcomes, read_part
 from mild.errors import OptionError
 from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
 
@@ -38,7 +38,7 @@ def test_a_table_becomes_a_router_that_reads(mild, logs, tmp_path):
     assert np.mean(router.predict_texts(prompts) == topic) > 0.6
 
 
-def test_dollars_and_seconds_count_as_they_are_told(mild, logs, tmp_path):
+def test_dollars_and_seconds_are_costs_by_their_weights(mild, logs, tmp_path):
     words = ["--router", "priced", "--price-weight", 100]
     report = mild("fit", logs.log, "--out", tmp_path / "r", *words, "--json").json()
     assert report["cost"]["words"] == "error + 100 × dollars"
@@ -106,7 +106,7 @@ def test_an_evaluation_can_be_saved_for_a_report(mild, logs, tmp_path):
         (b"prompt,correct__a,correct__b\nx,1,0\nx,0,1\nx,1,1\n", "the same query"),
     ],
 )
-def test_a_bad_table_is_one_sentence(mild, tmp_path, content, sentence):
+def test_a_bad_table_is_an_error_of_one_sentence(mild, tmp_path, content, sentence):
     file = tmp_path / "log.csv"
     file.write_bytes(content)
     done = mild("tune", file, "--out", tmp_path / "r")
@@ -117,12 +117,12 @@ def test_a_bad_table_is_one_sentence(mild, tmp_path, content, sentence):
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("verb", ["fit", "tune"])
+@pytest.mark.parametrize("command", ["fit", "tune"])
 def test_without_a_table_the_one_that_comes_with_mild_is_used(
-    mild, logs, tmp_path, monkeypatch, verb
+    mild, logs, tmp_path, monkeypatch, command
 ):
     monkeypatch.setattr("mild.data.datasets.load_outcomes", lambda where: read_outcomes(logs.log))
-    done = mild(verb, "--out", tmp_path / "r", *(QUICK if verb == "tune" else []))
+    done = mild(command, "--out", tmp_path / "r", *(QUICK if command == "tune" else []))
     assert done.code == 0, done.err
     assert "read as wide: 3 experts, 150 queries" in done.err
     assert load(tmp_path / "r").expert_names == EXPERTS
@@ -154,11 +154,11 @@ def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
     file, router = split_log(tmp_path / "log.csv"), tmp_path / "r"
     trained = mild("fit", file, "--out", router)
     assert trained.code == 0, trained.err
-    train = read_outcomes(file, part="train")
+    train = read_part(file, "train")
     assert f"the {train.rows} train rows by column 'split'" in trained.err
     assert load(router).info.notes["table"]["fingerprint"] == train.fingerprint()
     judged = mild("evaluate", file, "--router", router, "--json")
-    assert judged.json()["rows"] == read_outcomes(file, part="test").rows
+    assert judged.json()["rows"] == read_part(file, "test").rows
     assert judged.json()["seen_in_fit"]["queries"] == 0
     assert "test rows by column 'split'" in judged.err
     everything = mild("evaluate", file, "--router", router, "--where", "split=*", "--json").json()
@@ -191,10 +191,7 @@ def test_several_files_with_a_split_are_trained_on_its_training_rows(mild, tmp_p
     for name in ("a.parquet", "b.parquet"):
         split_log(folder / name)
     trained = mild("fit", folder, "--out", tmp_path / "r", "--json")
-    assert (
-        trained.json()["training"]["rows"]
-        == 2 * read_outcomes(folder / "a.parquet", part="train").rows
-    )
+    assert trained.json()["training"]["rows"] == 2 * read_part(folder / "a.parquet", "train").rows
     assert "164 train rows" in trained.err
     everything = mild("fit", folder, "--out", tmp_path / "s", "--where", "split=*", "--json").json()
     assert everything["training"]["rows"] == 240
@@ -209,7 +206,7 @@ def test_a_folder_of_other_files_is_one_table_in_memory(mild, tmp_path):
     assert report["training"]["rows"] == 80
 
 
-def test_dollars_beside_queries_are_never_all_that_counts_unless_it_is_said(mild, tmp_path):
+def test_dollars_beside_queries_are_the_whole_cost_only_on_request(mild, tmp_path):
     columns = make_columns(60, 0, prices=True)
     file = write_outcomes(
         {name.replace("correct__", "acc_"): values for name, values in columns.items()},

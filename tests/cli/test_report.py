@@ -153,21 +153,21 @@ def test_a_router_of_numbers_has_a_report_on_a_table_of_numbers(mild, fitted, ta
         (["--comparison", "missing.json"], "cannot read missing.json"),
     ],
 )
-def test_wrong_words_are_said(mild, router, outcomes, tmp_path, words, said):
+def test_invalid_options_are_reported(mild, router, outcomes, tmp_path, words, said):
     first = [] if "--out" in words else ["--out", tmp_path / "a.html"]
     done = mild("report", router, "--table", outcomes / "all.parquet", *first, *words)
     assert done.code == 1
     assert said in done.err
 
 
-def test_options_of_a_table_need_one(mild, router, tmp_path):
+def test_options_about_a_table_need_a_table(mild, router, tmp_path):
     for words in (["--where", "a=b"], ["--group", "a"], ["--beta", "little=1"]):
         done = mild("report", router, "--out", tmp_path / "a.html", *words)
         assert done.code == 1
         assert "--table" in done.err
 
 
-def test_a_page_is_not_replaced_unless_told(mild, router, outcomes, tmp_path):
+def test_a_page_is_replaced_only_on_request(mild, router, outcomes, tmp_path):
     page = tmp_path / "a.html"
     page.write_text("mine")
     words = ["report", router, "--table", outcomes / "all.parquet", "--out", page]
@@ -177,7 +177,7 @@ def test_a_page_is_not_replaced_unless_told(mild, router, outcomes, tmp_path):
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_no_query_leaves_when_none_is_asked_for(mild, router, outcomes, tmp_path):
+def test_without_queries_the_page_shows_none(mild, router, outcomes, tmp_path):
     page = tmp_path / "a.html"
     mild("report", router, "--table", outcomes / "all.parquet", "--queries", 0, "--out", page)
     assert "a question on" not in page.read_text(encoding="utf-8")

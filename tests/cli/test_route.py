@@ -50,7 +50,7 @@ def test_plain_lines_become_decisions_of_the_router(readers):
     assert "warning" not in done.err
 
 
-def test_many_novel_queries_are_said_once(readers):
+def test_many_novel_queries_give_one_warning(readers):
     novel = [f"Zweitausendundeine Nacht, Band {i}: wer erzählt, qxzvkj{i}?" for i in range(30)]
     done = route(readers(), "-", lines="\n".join([*PROMPTS[:10], *novel]))
     assert done.code == 0
@@ -70,7 +70,7 @@ def test_json_lines_keep_their_ids_and_costs_are_expected(readers, tmp_path):
         assert min(costs, key=costs.get) == answer["expert"]
 
 
-def test_a_bad_line_is_answered_in_its_place_and_fails_the_run(readers):
+def test_a_bad_line_is_answered_in_order_and_the_exit_code_is_1(readers):
     lines = b'{"query": "boil"}\n{"query": 5}\n{"query": "caf\xe9"}\n{"query": "add"}\n'
     done = route(readers(), lines=lines)
     assert done.code == 1
@@ -101,7 +101,7 @@ def test_a_priced_router_takes_new_prices(readers):
         (["--format", "xml"], "format must be one of"),
     ],
 )
-def test_wrong_words_are_one_sentence(mild, readers, words, said):
+def test_invalid_options_are_an_error_of_one_sentence(mild, readers, words, said):
     done = mild("route", readers(), *words)
     assert done.code == 1
     assert done.err.startswith("error: ")
@@ -230,7 +230,7 @@ def test_rows_of_a_table_are_selected_and_named_in_messages(mild, readers, tmp_p
     for words, parameter in (
         ([file, "--query", "nothing"], "no 'nothing'; found query, part"),
         ([file, "--where", "part=none"], "no row has 'part=none'"),
-        ([file, "--out", tmp_path / "o", "--where", "part=new"], "--where is not for datasets"),
+        ([file, "--out", tmp_path / "o", "--where", "part=new"], "--where is not for data sets"),
         (["--where", "part=new"], "--where is for tables"),
     ):
         assert parameter in mild("route", readers(), *words).err

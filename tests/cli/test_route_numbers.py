@@ -68,7 +68,7 @@ def test_costs_are_not_needed(mild, tables, fitted, expected, name):
     assert [line["expert"] for line in answers(mild("route", fitted, file))] == expected[0]
 
 
-def test_a_file_that_exists_is_kept_unless_overwriting(mild, tables, fitted):
+def test_an_existing_file_is_kept_unless_it_is_overwritten(mild, tables, fitted):
     out = tables.folder / "choices.csv"
     out.write_text("mine")
     done = mild("route", fitted, tables.new, "--out", out)
@@ -90,7 +90,7 @@ def test_rows_are_selected_by_their_values(mild, fitted, tables):
         (["--where", "id=none"], "no row has 'id=none'"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(mild, fitted, tables, words, said):
+def test_errors_are_one_sentence(mild, fitted, tables, words, said):
     done = mild("route", fitted, tables.new, *words)
     assert done.code == 1
     assert said in done.err

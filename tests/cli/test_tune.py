@@ -96,7 +96,7 @@ def interrupted(mild, tables, monkeypatch):
     return run
 
 
-def test_an_interrupt_keeps_what_was_found(interrupted, tables):
+def test_an_interrupt_keeps_the_best_router_so_far(interrupted, tables):
     done = interrupted(after=12)
     assert done.code == 130, done.err
     assert done.json()["interrupted"] is True
@@ -105,7 +105,7 @@ def test_an_interrupt_keeps_what_was_found(interrupted, tables):
     assert load(tables.folder / "r").n_experts == 3
 
 
-def test_an_interrupt_before_anything_was_found_writes_nothing(interrupted, tables):
+def test_an_interrupt_before_the_first_result_writes_nothing(interrupted, tables):
     done = interrupted(after=0)
     assert done.code == 130, done.err
     assert done.json()["code"] == "interrupted"
@@ -292,7 +292,7 @@ def test_a_target_has_a_margin_for_its_probability(mild, priced, tmp_path):
     assert "--target-probability" in done.err
 
 
-def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables):
+def test_the_best_candidate_is_not_used_unless_it_beats_the_constant(mild, tables):
     columns = tables.make(120, 0)
     rng = np.random.default_rng(5)
     for k, name in enumerate(("small", "medium", "large")):

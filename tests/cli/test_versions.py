@@ -5,7 +5,7 @@ import json
 import pytest
 
 import mild as package
-from mild.artifact import load, rollback, write_version
+from mild.artifact import load, load_candidate, rollback, write_version
 from mild.errors import MildError
 from small_router_cases import priced_router
 
@@ -53,7 +53,7 @@ def test_a_rollback_says_what_serves_and_how_a_gateway_takes_it(mild, folder):
     assert package.versions(folder).history[-1].why == "complaints"
     assert load(folder).info.version == 1
     assert mild("versions", folder, "--rollback", "2").out == (
-        f"Version 2 of {folder} serves. A running gateway takes it with `mild reload`.\n"
+        f"Version 2 of {folder} serves. A running gateway takes it over by itself.\n"
     )
     refused = mild("versions", folder, "--rollback", "7")
     assert refused.err == (
@@ -62,3 +62,29 @@ def test_a_rollback_says_what_serves_and_how_a_gateway_takes_it(mild, folder):
     assert package.versions(folder).history[-1].why == "asked for by hand"
     assert rollback(folder).serving == 1
     assert mild("versions", folder, "--rollback", "7").code == 1
+
+
+def test_a_candidate_can_be_dropped(mild, folder):
+    number = write_version(folder, router(0.2, 0.1), why="not clear yet", serve=False)
+    done = mild("versions", folder, "--drop-candidate", "--why", "nearly equal")
+    assert done.out == f"Version 3 of {folder} is deleted; version 2 serves as before.\n"
+    known = package.versions(folder)
+    assert (known.serving, known.candidate, load_candidate(folder)) == (2, None, None)
+    assert [one.version for one in known.versions] == [1, 2]
+    last = known.history[-1]
+    assert (last.version, last.event, last.why) == (number, "dropped", "nearly equal")
+    assert not (folder / "versions" / "0003").exists()
+    # Its number is not given to another version.
+    assert write_version(folder, router(0.2, 0.1), why="again", serve=False) == 4
+    report = json.loads(mild("versions", folder, "--drop-candidate", "--json").out)
+    assert report == {"folder": str(folder), "serving": 2, "dropped": 4}
+    refused = mild("versions", folder, "--drop-candidate", "--json")
+    assert (refused.code, json.loads(refused.out)["code"]) == (1, "invalid_folder")
+
+
+def test_a_candidate_is_not_dropped_in_a_rollback(mild, folder):
+    write_version(folder, router(0.2, 0.1), why="not clear yet", serve=False)
+    refused = mild("versions", folder, "--rollback", "1", "--drop-candidate")
+    assert refused.code != 0
+    assert "--drop-candidate must be given without --rollback" in refused.err
+    assert package.versions(folder).candidate == 3

@@ -12,7 +12,7 @@ from mild.core.decisions import (
     stationary_distribution,
     stationary_experts_first,
 )
-from mild.core.margins import anchors, margin_groups
+from mild.core.margins import find_anchors, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 
 
@@ -27,7 +27,7 @@ def margins_of(p, shared, seed=0):
 def decoded(scores, margins, tau, dtype=np.float64):
     groups = margin_groups(margins)
     shifted = (scores - scores.max(axis=0)).astype(dtype)
-    return anchored_distribution(shifted, margins, groups, anchors(groups, dtype), tau)
+    return anchored_distribution(shifted, margins, groups, find_anchors(groups, dtype), tau)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -115,6 +115,6 @@ def test_columns_are_decided_in_parts_of_bounded_memory(anchored, monkeypatch):
     monkeypatch.setattr(rules, name, record)
     monkeypatch.setattr(rules, "RATES", 20_000)
     assert_array_equal(stationary_choice(scores, margins, groups, logistic), whole)
-    states = anchors(groups, np.float64).inverse.size if anchored else 3
+    states = find_anchors(groups, np.float64).inverse.size if anchored else 3
     assert max(sizes) * states * p <= 20_000
     assert sum(sizes) == 300

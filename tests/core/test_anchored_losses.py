@@ -1,4 +1,4 @@
-"""The logistic loss of many margins from powers of a few."""
+"""The logistic loss of many margins from powers of a anchors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import mild.core.losses as deferral
 import oracles
 from mild.core.losses import mild_loss
-from mild.core.margins import anchors, margin_groups
+from mild.core.margins import find_anchors, margin_groups
 from mild.core.surrogates import parse_surrogate
 
 
@@ -19,7 +19,7 @@ def draw(n: int, p: int, shared: bool, seed: int = 0) -> tuple[np.ndarray, ...]:
         margins[: p // 4] = rng.choice(margins[p // 4 :], p // 4)
     scores = rng.normal(size=(n, p)) * 2
     rewards = rng.random((n, p)) * (rng.random((n, p)) < 0.8)
-    assert anchors(margin_groups(margins), np.float64) is not None
+    assert find_anchors(margin_groups(margins), np.float64) is not None
     return scores, rewards, margins
 
 
@@ -52,8 +52,8 @@ def test_single_precision_is_as_accurate_as_powers_of_every_margin(p: int, sprea
     scores, rewards, margins = draw(50, p, False, seed=1)
     scores = (scores * spread).astype(np.float32)
     groups = margin_groups(margins)
-    few = anchors(groups, np.float32)
-    assert few is not None
+    anchors = find_anchors(groups, np.float32)
+    assert anchors is not None
     shifted = (scores - scores.max(axis=1, keepdims=True)).T
     weights = (rewards / rewards.sum(axis=1, keepdims=True)).T
 
@@ -62,7 +62,7 @@ def test_single_precision_is_as_accurate_as_powers_of_every_margin(p: int, sprea
         exact = deferral._logistic(shifted.astype(np.float64), weights, groups, exact_slope)
         of = weights.astype(np.float32)
         if single:
-            got = deferral._anchored_logistic(shifted.copy(), of, groups, few, slope)
+            got = deferral._anchored_logistic(shifted.copy(), of, groups, anchors, slope)
         else:
             got = deferral._logistic(shifted.copy(), of, groups, slope)
         assert got.dtype == np.float32
@@ -106,7 +106,7 @@ def test_rows_are_taken_in_parts_and_do_not_influence_each_other(
     np.testing.assert_allclose(slopes, gradient, rtol=0, atol=1e-13)
 
 
-def test_few_margins_take_powers_of_every_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_few_margins_the_powers_of_all_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("anchors were used")
 

@@ -17,6 +17,7 @@ from mild.core.answers import (
     answer_codes,
     canonical_answer,
     detect_kind,
+    is_refusal,
     kind_by_scores,
 )
 from mild.errors import InvalidInputError
@@ -66,7 +67,7 @@ CALLS = {
 
 
 @given(st.text() | JSON.map(json.dumps), KIND)
-def test_what_an_answer_says_says_the_same(text, kind):
+def test_a_canonical_answer_is_its_own_canonical_answer(text, kind):
     said = canonical_answer(text, kind)
     if said is not None:
         assert canonical_answer(said, kind) == said
@@ -132,8 +133,8 @@ def test_other_tool_calls_differ(other):
         ('[{"f": {"x": 1}}, {"g": {}}]', '[{"g": {}}, {"f": {"x": 1}}]', "json"),
         ('{"a": NaN}', '{"a":NaN}', "json"),
         ("no call", "No call", "json"),
-        ("[" * 100_000, "[" * 100_000, "json"),
-        ("\ud800", "\ud800", "short_text"),
+        ("a" + "[" * 100_000, "a" + "[" * 100_000, "json"),
+        ("a\ud800", "a\ud800", "short_text"),
     ],
 )
 def test_equal_answers(one, other, kind):
@@ -166,9 +167,62 @@ def test_missing_answers_never_agree(kind, missing):
     assert (answer_codes([[missing, missing]], kind) == -1).all()
 
 
-def test_words_for_nothing_are_what_a_program_may_print():
+def test_a_program_may_print_words_that_stand_for_no_answer():
     assert canonical_answer("None", "short_text") is None
     assert canonical_answer("None", "code") == "None"
+
+
+REFUSALS = [
+    "I cannot help with that.",
+    "I'm sorry, but I can't assist with that request.",
+    "Sorry, I can\N{RIGHT SINGLE QUOTATION MARK}t help with that.",
+    "I am unable to provide medical advice.",
+    "As an AI language model, I cannot answer this question.",
+    "Unfortunately, I won't do that.",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text", [*REFUSALS, "", "...", "-", " \u2014 ", "\u2026", "\u200b", "\u3164"]
+)
+def test_refusals_and_texts_without_words_agree_with_nobody(text, kind):
+    assert canonical_answer(text, kind) is None
+    assert answer_codes([[text, text]], kind).tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize("text", ["?", "***", "( )", "_", "\u0301"])
+@pytest.mark.parametrize("kind", ["number", "choice", "json", "short_text", "free_text"])
+def test_punctuation_is_an_answer_of_programs_only(text, kind):
+    assert canonical_answer(text, kind) is None
+    assert canonical_answer(text, "code") is not None
+
+
+@pytest.mark.parametrize("text", ["+", "<", "\N{THUMBS UP SIGN}", "5", "a", "\u4f60\u597d"])
+def test_symbols_letters_and_digits_are_answers(text):
+    assert canonical_answer(text, "short_text") is not None
+    assert canonical_answer(text, "free_text") is not None
+
+
+def test_empty_lists_and_objects_are_answers_in_json():
+    assert canonical_answer("[]", "json") == "[]"
+    assert canonical_answer("{}", "json") == "{}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't know.",
+        "Sorry, I was wrong: it is 4.",
+        "I can't help laughing, but it is 4.",
+        "I cannot believe it: 4.",
+        "The answer is that I cannot help with that.",
+        "I can help with that: 4.",
+        "I cannot help with the first part. " + "The second part is easy. " * 20,
+    ],
+)
+def test_a_text_that_says_more_than_no_is_not_a_refusal(text):
+    assert not is_refusal(text)
 
 
 def test_an_unknown_kind_is_refused():
@@ -199,7 +253,7 @@ def test_long_answers_are_read_fast(text):
         (["{'a': {{}: 1}}", r"'\d'"], "short_text"),
     ],
 )
-def test_the_kind_is_what_answers_look_like(answers, kind):
+def test_the_kind_is_detected_from_the_answers(answers, kind):
     assert detect_kind(answers) == kind
 
 
@@ -213,11 +267,11 @@ def test_the_kind_is_what_answers_look_like(answers, kind):
         (["It makes 4.", "2 + 2 = 4", None], [1, np.nan, 0], "short_text"),
     ],
 )
-def test_scores_tell_the_kind(row, scores, kind):
+def test_scores_decide_between_kinds(row, scores, kind):
     assert kind_by_scores([row] * 20, np.array([scores] * 20, float)) == kind
 
 
-def test_signals_are_of_answers_that_are_there():
+def test_only_existing_answers_have_signals():
     answers = Answers.of([["I am sorry", Answer("x", -0.5), None]], "json")
     assert answers.signals[0, 0, 1:].tolist() == [1, 1, 0]
     assert answers.signals[0, 1, 3] == -0.5
@@ -226,13 +280,13 @@ def test_signals_are_of_answers_that_are_there():
 
 
 @pytest.mark.parametrize("mean", [None, np.nan, -np.inf])
-def test_a_log_probability_that_is_no_number_is_unknown(mean):
+def test_a_log_probability_that_is_not_a_number_counts_as_unknown(mean):
     assert Answers.of([[Answer("x", mean)]], "free_text").signals[0, 0, 3] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("start", ["answer", "the answer is", "-", ""])
-def test_long_spaces_take_no_time(kind, start):
+def test_long_runs_of_spaces_take_no_time(kind, start):
     begun = time.process_time()
     canonical_answer(start + " " * 20_000 + "1", kind)
     assert time.process_time() - begun < 1

@@ -25,7 +25,7 @@ def test_float32_stays_float32_and_everything_else_becomes_float64() -> None:
         assert float_matrix("X", values).dtype == np.float64
 
 
-def test_a_good_array_is_not_copied() -> None:
+def test_a_valid_array_is_not_copied() -> None:
     for dtype in (np.float32, np.float64):
         array = np.ones((2, 2), dtype)
         assert check_costs(array) is array
@@ -42,12 +42,12 @@ def test_no_rows_are_allowed() -> None:
     assert check_scores(np.zeros((0, 3))).shape == (0, 3)
 
 
-def test_margins_default_to_ones_and_a_number_is_meant_for_all() -> None:
+def test_margins_default_to_ones_and_a_number_applies_to_all() -> None:
     np.testing.assert_array_equal(check_margins(None, 3), [1, 1, 1])
     np.testing.assert_array_equal(check_margins(0.5, 2), [0.5, 0.5])
 
 
-def test_an_float_vector_is_float64_one_number_per_expert() -> None:
+def test_a_float_vector_has_one_float64_number_per_expert() -> None:
     vector = float_vector("prices", [0, 2], 2)
     np.testing.assert_array_equal(vector, [0.0, 2.0])
     assert vector.dtype == np.float64

@@ -198,7 +198,7 @@ def test_cost_matrix_takes_text_labels() -> None:
     np.testing.assert_array_equal(got, [[1.0, 0.0]])
 
 
-def test_costs_from_correctness_turn_right_into_zero_and_keep_the_unknown() -> None:
+def test_correct_answers_cost_nothing_and_unknown_ones_stay_unknown() -> None:
     got = costs_from_correctness([[1, 0, np.nan]], betas=[0.1, 0.2, 0.3])
     np.testing.assert_allclose(got, [[0.1, 1.2, np.nan]])
 

@@ -187,7 +187,7 @@ def test_ratio_grid_of_one_expert_is_its_margin() -> None:
     np.testing.assert_array_equal(list(ratio_grid([0.7])), [[0.7]])
 
 
-def test_paper_grid_drops_what_is_not_positive_and_says_how_many() -> None:
+def test_paper_grid_drops_margins_that_are_not_positive_and_counts_them() -> None:
     grid = paper_grid([0.5, 0.3, 0.2], step=1.0, radius=5.0)
     # Offsets -5..5: of 11 values per expert only rho* + 0..5 are positive.
     assert len(grid) == 6**3

@@ -68,7 +68,7 @@ def test_a_percent_is_both_its_number_and_its_share():
     assert extract_number("50\\%") == [50, Fraction(1, 2)]
 
 
-def test_large_whole_numbers_are_told_apart():
+def test_large_whole_numbers_are_distinguished():
     found, wanted = extract_number("12345678901234567890"), numbers_in("12345678901234567891")[0]
     assert not same_number(found, wanted, 0.0)
     assert same_number(found, wanted, 1e-6)
@@ -89,7 +89,7 @@ def test_every_whole_number_is_read_as_it_is_written(value):
 
 
 @given(st.text(max_size=60))
-def test_no_text_breaks_it(text):
+def test_no_text_raises_an_error(text):
     for values in numbers_in(text):
         assert all(isinstance(value, Fraction) for value in values)
 

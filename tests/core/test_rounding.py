@@ -53,7 +53,7 @@ def test_a_number_is_less_by_more_than_rounding():
 @given(
     st.lists(NUMBERS.filter(lambda row: len(row) >= 3), min_size=1, max_size=6), st.integers(0, 9)
 )
-def test_the_last_of_the_least_expected_costs_is_chosen(rows, seed):
+def test_of_the_lowest_expected_costs_the_last_is_chosen(rows, seed):
     costs = np.array([row[:3] for row in rows]) / 7
     expected = [2 - int(np.argmin(row[::-1])) for row in np.array([row[:3] for row in rows])]
     for dtype in (np.float64, np.float32):

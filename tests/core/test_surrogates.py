@@ -80,6 +80,6 @@ def test_tau_must_be_finite_and_non_negative(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [None, True])
-def test_what_is_neither_a_name_nor_a_number_is_refused(value: object) -> None:
+def test_a_value_that_is_neither_a_name_nor_a_number_is_refused(value: object) -> None:
     with pytest.raises(OptionError, match="may be a name or a number tau >= 0"):
         parse_surrogate(value)

@@ -44,7 +44,7 @@ def test_answers_of_some_experts_are_read():
     assert repr(table).endswith("with answers)")
 
 
-def test_a_table_without_answers_has_none():
+def test_answers_are_none_for_a_table_without_them():
     table = read_outcomes(pa.table({"prompt": ["a"], "correct__x": [1]}))
     assert table.answers is None
     assert table.answer_kind is None

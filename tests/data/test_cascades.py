@@ -30,9 +30,7 @@ def table(**changes: object) -> OutcomeTable:
     return OutcomeTable(["a", "b", "c"], names, SCORES, columns=pa.table({}), **fields)  # type: ignore[arg-type]
 
 
-def test_every_expert_that_was_asked_is_paid_and_parallel_ones_take_the_time_of_the_slowest() -> (
-    None
-):
+def test_a_cascade_pays_every_expert_it_asked_and_waits_for_the_slowest_in_parallel() -> None:
     found = cascade_outcomes(Outcomes(1 - SCORES), table(), CostTerms(), RUN)
     assert found.scores is not None
     assert found.prices is not None

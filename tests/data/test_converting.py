@@ -70,7 +70,7 @@ def test_other_columns_vectors_and_choices_are_written_too(tmp_path, suffix):
     assert again.column("weight")[0] == 0.5
 
 
-def test_rights_and_wrongs_are_whole_numbers_and_soft_scores_are_not(tmp_path):
+def test_right_and_wrong_are_written_as_integers_and_soft_scores_are_not(tmp_path):
     table = read_outcomes(
         pa.table({"query": ["a", "b"], "m": [1.0, None], "n": [0.0, 1.0]}), scores="m,n"
     )
@@ -94,7 +94,7 @@ def test_a_prompt_that_was_not_the_query_steps_aside(tmp_path):
     }
 
 
-def test_right_or_wrong_beside_soft_scores_stays_beside(tmp_path):
+def test_columns_of_right_and_wrong_are_kept_beside_soft_scores(tmp_path):
     source = pa.table({"prompt": ["a", "b"], "correct__m": [1, 1], "score__m": [0.0, 1.0]})
     table = read_outcomes(source)
     again = read_outcomes(write_outcomes(table, tmp_path / "a.parquet"))
@@ -110,7 +110,7 @@ def test_names_that_would_collide_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_there_is_kept_unless_overwriting(tmp_path):
+def test_an_existing_file_is_kept_unless_overwriting(tmp_path):
     table = read_outcomes(pa.table({"prompt": ["a"], "correct__m": [1]}))
     path = tmp_path / "a.csv"
     path.write_text("precious")

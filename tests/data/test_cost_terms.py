@@ -25,7 +25,7 @@ def make(**columns):
     return read_outcomes(pa.table(base | columns))
 
 
-def test_an_error_costs_one_and_not_asked_is_not_a_number():
+def test_a_wrong_answer_costs_one_and_an_unasked_expert_nan():
     np.testing.assert_array_equal(make().costs(), [[0, 0], [0.75, np.nan]])
 
 
@@ -65,7 +65,7 @@ def test_experts_without_a_beta_cost_nothing():
         ({"latency_weight": float("inf")}, "invalid_latency_weight", "finite"),
     ],
 )
-def test_what_breaks_its_rule_is_refused_and_without_a_table_where_it_can_be(options, code, words):
+def test_invalid_terms_are_refused_before_a_table_is_needed_where_possible(options, code, words):
     with pytest.raises(InvalidInputError, match=words) as caught:
         make().costs(**options)
     assert caught.value.code == code

@@ -86,7 +86,7 @@ def test_yardsticks_are_those_of_the_metrics():
     assert report["imbalance"] == {"largest": max(shares), "smallest": min(shares), "entropy": 1.0}
 
 
-def test_prices_say_who_is_cheapest_where_the_cost_does_not():
+def test_prices_decide_who_is_cheapest_where_asking_costs_nothing():
     table = make([[1, 1], [1, 1], [0, 1]], prices=[[0.2, 0.1], [0.1, 0.2], [0.1, 0.2]])
     report = table.describe().as_dict()
     assert column(report, "cheapest_and_right") == {"0": 1 / 3, "1": 2 / 3}
@@ -134,7 +134,7 @@ def test_the_gain_is_taken_over_rows_that_have_every_expert():
     assert all(finding["kind"] != "compared" for finding in alone["findings"])
 
 
-def test_few_whole_rows_say_nothing_about_the_gain():
+def test_no_headroom_is_shown_for_few_complete_rows():
     table = make([[1, 0], [0, 1], [np.nan, 1]])
     report = table.describe().as_dict()
     assert report["headroom"] is None

@@ -24,11 +24,11 @@ QWEN = ["Qwen2.5-0.5B-Instruct", "Qwen2.5-1.5B-Instruct", "Qwen2.5-7B-Instruct"]
         (" 7B ", 2),
     ],
 )
-def test_a_short_name_means_the_one_that_has_it(name, expected):
+def test_a_short_name_finds_the_expert_that_contains_it(name, expected):
     assert match_expert(name, QWEN) == QWEN[expected]
 
 
-def test_a_whole_part_goes_before_a_piece():
+def test_a_complete_word_of_a_name_is_preferred_to_a_fragment():
     assert match_expert("1b", ["llama-11b", "llama-1b"]) == "llama-1b"
     assert match_expert("gpt-4o", ["gpt-4o-mini", "gpt-4o"]) == "gpt-4o"
     assert (
@@ -75,7 +75,7 @@ def test_the_same_name_in_other_case_is_refused_if_two_fit():
 
 
 @pytest.mark.parametrize("name", ["", "  ", "13B"])
-def test_a_name_that_fits_none_is_refused_with_those_there(name):
+def test_an_unknown_name_is_refused_with_the_known_ones(name):
     with pytest.raises(InvalidInputError, match=r"is not one of the experts Qwen2\.5-0\.5B"):
         match_expert(name, QWEN)
 
@@ -93,5 +93,5 @@ def test_patterns_and_lists_keep_their_order():
 
 
 @given(st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=5, unique=True))
-def test_a_whole_name_always_means_itself(names):
+def test_a_full_name_always_means_itself(names):
     assert match_experts(names, names) == names

@@ -197,7 +197,7 @@ def test_booleans_and_integers_are_numbers(tmp_path):
         ("id,cost__a\nq1,2\n", None, "there must be numeric columns besides the costs"),
     ],
 )
-def test_what_is_wrong_with_columns_is_said(tmp_path, text, features, words):
+def test_the_error_says_what_is_wrong_with_columns(tmp_path, text, features, words):
     assert words in refusal(csv(tmp_path, text), features=features)
 
 
@@ -270,7 +270,7 @@ def test_an_array_that_breaks_its_rule_is_named(tmp_path, data, change, sentence
         (["0,1", ",", ","], "row 2 has none"),
     ],
 )
-def test_a_cost_that_is_none_is_named_by_its_row_from_1(tmp_path, cells, sentence):
+def test_the_error_gives_the_row_of_an_invalid_cost_from_1(tmp_path, cells, sentence):
     file = tmp_path / "a.csv"
     file.write_text("f,cost__a,cost__b\n" + "".join(f"1,{pair}\n" for pair in cells))
     assert sentence in refusal(file)
@@ -382,7 +382,7 @@ def test_given_costs_are_used_as_they_are(terms):
 
 
 @pytest.mark.parametrize("name", ["wide.parquet", "wide.csv", "wide.jsonl"])
-def test_what_is_written_is_read_again(tmp_path, name):
+def test_written_files_are_read_back_unchanged(tmp_path, name):
     columns = {"id": ["q1", "q2"], "x": [0.5, 2.0], "cost__a": [0.25, None], "cost__b": [1.0, 0.0]}
     table = read_outcomes(pa.table(columns))
     again = read_outcomes(write_outcomes(table, tmp_path / name))
@@ -391,7 +391,7 @@ def test_what_is_written_is_read_again(tmp_path, name):
     assert again.column("id") == ["q1", "q2"]
 
 
-def test_what_would_be_read_as_something_else_is_not_written(tmp_path):
+def test_features_that_would_be_read_as_something_else_are_not_written(tmp_path):
     columns = {"prompt": ["Who wrote it?"], "x": [1.0], "y": [2.0], "cost__a": [1.0]}
     table = read_outcomes(pa.table(columns), form="numbers", features="x")
     assert list(table.wide_columns()) == ["x", "cost__a"]

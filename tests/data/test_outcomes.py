@@ -99,7 +99,7 @@ def test_rows_are_taken_by_number_and_by_mask():
         ({"embedding": ["[0]", "[1]", "[2]", "[x"]}, "holds '\\[x' in row 4"),
     ],
 )
-def test_rows_are_named_by_their_number_in_the_file_also_behind_one_that_asked_nobody(change, said):
+def test_messages_give_row_numbers_of_the_file_even_after_unasked_rows_were_dropped(change, said):
     columns = {"prompt": ["a", "b", "c", "d"], "correct__x": [1, None, 0, 1]}
     with pytest.raises(DataFileError, match=said):
         read_outcomes(pa.table(columns | change))
@@ -112,7 +112,7 @@ def test_a_row_keeps_its_number_in_the_file():
     assert table.take([1]).row_number(0) == 3
 
 
-def test_the_fingerprint_sees_every_outcome():
+def test_the_fingerprint_depends_on_every_outcome():
     def changed(**columns):
         return read_outcomes(pa.table(COLUMNS | columns)).fingerprint()
 
@@ -239,7 +239,7 @@ def test_a_table_without_a_query_is_refused_with_the_remedy():
         ("prompt,flag", "x,true", True),
     ],
 )
-def test_outcomes_are_told_from_numbers(tmp_path, header, row, expected):
+def test_tables_of_outcomes_and_of_numbers_are_distinguished(tmp_path, header, row, expected):
     path = tmp_path / "log.csv"
     path.write_text(f"{header}\n{row}\n")
     assert is_number_source(path) is not expected
@@ -255,7 +255,7 @@ def test_outcomes_are_told_from_numbers(tmp_path, header, row, expected):
         ("b.csv", b"", "the file is empty"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_no_table_of_numbers(tmp_path, name, content, said):
+def test_an_unreadable_file_is_not_taken_for_a_table_of_numbers(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
     assert not is_number_source(tmp_path / name)
     with pytest.raises(DataFileError, match=said):

@@ -84,7 +84,7 @@ def test_a_slice_of_a_list_of_choices_is_lettered_by_its_own_rows():
         ({"prompt": ["['Please answer']"]}, "['Please answer']"),
     ],
 )
-def test_choices_are_what_follows_a_question(columns, query):
+def test_choices_follow_the_question(columns, query):
     assert read(columns).queries == [query]
 
 

@@ -66,7 +66,7 @@ def test_numbers_are_written_as_in_the_table(kind):
     )
 
 
-def test_choices_that_were_not_wanted_are_no_part():
+def test_choices_are_left_out_on_request():
     rows = [{"question": "q", "A": "x", "B": "y"}]
     kinds = dict.fromkeys(("question", "A", "B"), pa.string())
     assert outcomes(kinds, rows, choices=False).recipe == Recipe(("question",))
@@ -89,7 +89,7 @@ def test_rows_and_vectors_keep_their_recipe():
         ({"question": "q", "A": True}, "got true or false"),
     ],
 )
-def test_what_an_object_lacks_is_said(fields, reason):
+def test_the_error_names_the_field_that_an_object_lacks(fields, reason):
     with pytest.raises(RecipeError, match=reason):
         Recipe(("question",), ("A", "B")).text(fields)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.data import read_outcomes
+from mild.data import read_outcomes, read_part
 from mild.data.selection import find_split, matching_rows
 from mild.errors import DataFileError, OptionError
 
@@ -52,19 +52,19 @@ def test_conditions_that_cannot_hold_are_refused(where, error):
     assert caught.value.parameter == "where"
 
 
-def test_training_and_test_rows_are_told_apart():
+def test_training_and_test_rows_are_recognised():
     assert read_outcomes(TABLE).rows == 5
-    train, test = (read_outcomes(TABLE, part=part) for part in ("train", "test"))
+    train, test = (read_part(TABLE, part) for part in ("train", "test"))
     assert (train.queries, test.queries) == (["a", "c"], ["b", "e"])
     assert "the 2 train rows by column 'split'" in train.explanation
     assert test.row_number(1) == 5
     alone = TABLE.set_column(1, "split", pa.array(["test"] * 5))
-    assert read_outcomes(alone, part="train").rows == 5
+    assert read_part(alone, "train").rows == 5
 
 
 def test_a_condition_on_the_split_goes_before_it():
-    assert read_outcomes(TABLE, part="train", where="split=*").rows == 5
-    assert read_outcomes(TABLE, part="train", where="year=2025").queries == ["c"]
+    assert read_part(TABLE, "train", where="split=*").rows == 5
+    assert read_part(TABLE, "train", where="year=2025").queries == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_a_split_is_known_by_its_name_and_its_values(name, values, found):
 def test_names_of_files_may_be_the_split(tmp_path):
     for name, prompt in (("gsm8k-train", "a"), ("mmlu_train", "b"), ("gsm8k-test", "c")):
         (tmp_path / f"{name}.csv").write_text(f"prompt,correct__x\n{prompt},1\n")
-    assert sorted(read_outcomes(tmp_path, part="train").queries) == ["a", "b"]
-    assert read_outcomes(tmp_path, part="test").queries == ["c"]
+    assert sorted(read_part(tmp_path, "train").queries) == ["a", "b"]
+    assert read_part(tmp_path, "test").queries == ["c"]
     (tmp_path / "ceval.csv").write_text("prompt,correct__x\nd,1\n")
-    assert read_outcomes(tmp_path, part="train").rows == 4
+    assert read_part(tmp_path, "train").rows == 4
 
 
 def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
@@ -97,7 +97,7 @@ def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
     file.write_text(text)
     (tmp_path / "log.tsv").write_text(text.replace(",", "\t"))
     for path in (file, tmp_path / "log.tsv"):
-        train = read_outcomes(path, part="train")
+        train = read_part(path, "train")
         assert train.vectors.ravel().tolist() == [3, 5]
         assert "2 train rows" in train.explanation
         assert train.feature_names == ["length"]
@@ -112,7 +112,7 @@ def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
 @pytest.mark.parametrize(
     "name", ["id", "query_id", "Question ID", "uuid", "index", "Unnamed: 0", ""]
 )
-def test_an_identifier_is_no_feature_unless_it_is_named(tmp_path, name):
+def test_an_identifier_is_not_a_feature_unless_it_is_named(tmp_path, name):
     file = tmp_path / "log.csv"
     file.write_text(f"{name},length,cost__a\n1,3,0\n2,4,1\n")
     assert read_outcomes(file).feature_names == ["length"]

@@ -55,7 +55,7 @@ def test_json_is_rows_or_columns(tmp_path, content):
 @pytest.mark.parametrize(
     "content", ["[1, 2]", '"a"', '{"a": [1], "b": [1, 2]}', "[{]", "[]", "[" * 9999]
 )
-def test_json_that_is_no_table_is_refused(tmp_path, content):
+def test_json_that_is_not_a_table_is_refused(tmp_path, content):
     file = tmp_path / "log.json"
     file.write_text(content)
     with pytest.raises(DataFileError):
@@ -116,7 +116,7 @@ def test_a_file_of_several_that_cannot_be_read_is_named(folder):
             read_table(folder)
 
 
-def test_nothing_found_is_said(tmp_path):
+def test_an_empty_folder_and_an_unmatched_pattern_are_refused(tmp_path):
     with pytest.raises(DataFileError, match="no file fits"):
         find_tables(str(tmp_path / "*.csv"))
     with pytest.raises(DataFileError, match="the folder must hold"):
@@ -146,7 +146,7 @@ def test_parquet_comes_through_a_pipe_too_and_nothing_is_an_empty_file(stdin):
         read_table("/dev/null")
 
 
-def test_a_pipe_is_no_folder(tmp_path):
+def test_a_pipe_is_not_taken_for_a_folder(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=(CSV,))

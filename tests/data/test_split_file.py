@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.artifact.files import replacing
-from mild.data import read_outcomes, split_file, writing
+from mild.data import read_outcomes, read_part, split_file, writing
 from mild.errors import DataFileError, InvalidInputError, OutputExistsError
 
 CSV = (
@@ -94,7 +94,7 @@ def test_the_rows_are_those_of_the_split_in_memory(tmp_path, name):
     ],
     ids=["wrapped", "columns"],
 )
-def test_json_that_is_no_list_of_rows_is_refused(tmp_path, shape):
+def test_json_that_is_not_a_list_of_rows_is_refused(tmp_path, shape):
     rows = [{key: row[key] for key in ("prompt", "correct__a", "correct__b")} for row in ROWS]
     file = tmp_path / "log.json"
     file.write_text(json.dumps(shape(rows), indent=1))
@@ -139,7 +139,7 @@ def test_with_times_the_latest_rows_are_the_test(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz"])
-def test_files_of_a_table_that_is_divided_already_are_used_whole(tmp_path, suffix):
+def test_all_rows_of_a_file_are_used_where_the_table_was_split_before(tmp_path, suffix):
     rows = []
     for i in range(40):
         split = "train" if i < 20 else "test"
@@ -159,8 +159,8 @@ def test_files_of_a_table_that_is_divided_already_are_used_whole(tmp_path, suffi
     assert found.as_dict()["split_column"] == "split"
     assert found.as_dict()["renamed_to"] == "original_split"
     assert "column 'split' is called 'original_split'" in found.sentences[-1]
-    train = read_outcomes(found.train.file, part="train")
-    test = read_outcomes(found.test.file, part="test")
+    train = read_part(found.train.file, "train")
+    test = read_part(found.test.file, "test")
     assert (train.rows, test.rows) == (found.train.rows, found.test.rows)
     assert set(train.column("original_split")) == {"train", "test"}
     assert sorted(train.queries + test.queries) == sorted(row["prompt"] for row in rows)
@@ -173,7 +173,7 @@ def test_the_new_name_of_a_split_column_is_free(tmp_path):
     file.write_text("\n".join(lines))
     found = split_file(file)
     assert found.renamed_to == "original_original_Split"
-    assert read_outcomes(found.train.file, part="train").rows == found.train.rows
+    assert read_part(found.train.file, "train").rows == found.train.rows
 
 
 def test_vectors_are_compared_where_there_is_no_query(tmp_path):
@@ -225,7 +225,7 @@ def test_nothing_is_replaced_unasked_and_nothing_is_half_written(tmp_path, monke
         ({"query": "nowhere"}, "invalid_query"),
     ],
 )
-def test_what_cannot_be_split_has_a_code(tmp_path, options, code):
+def test_a_table_that_cannot_be_split_gives_an_error_with_a_code(tmp_path, options, code):
     file = tmp_path / "log.csv"
     file.write_text(CSV)
     with pytest.raises((DataFileError, InvalidInputError)) as caught:
@@ -234,7 +234,7 @@ def test_what_cannot_be_split_has_a_code(tmp_path, options, code):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
-def test_only_one_file_is_split(tmp_path):
+def test_several_files_are_not_split(tmp_path):
     (tmp_path / "a.csv").write_text(CSV)
     (tmp_path / "b.csv").write_text(CSV)
     for source in (tmp_path, f"{tmp_path}/*.csv", "-"):

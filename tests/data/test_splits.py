@@ -98,7 +98,7 @@ def test_folds_of_equal_bundles_are_of_equal_size():
     ("call", "message"),
     [
         (lambda: joined_groups(), "at least one kind"),
-        (lambda: joined_groups("ab", "abc"), "as many"),
+        (lambda: joined_groups("ab", "abc"), "same length"),
         (lambda: random_splits([0, 0]), "the same query or belong to the same group"),
         (lambda: random_splits([0, 1], 0), "n_splits"),
         (lambda: random_splits([0, 1], 1, 1.0), "test_size"),
@@ -108,6 +108,6 @@ def test_folds_of_equal_bundles_are_of_equal_size():
         (lambda: time_splits([1, 2, 3], [0, 1]), "as many as rows"),
     ],
 )
-def test_what_cannot_be_split_is_said(call, message):
+def test_the_error_says_why_rows_cannot_be_split(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()

@@ -35,7 +35,7 @@ def jsonl(tmp_path, *lines):
     return path
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_the_error_names_a_missing_file(tmp_path):
     assert "there is no such file" in refusal(tmp_path / "nothing.csv")
     assert "the folder must hold files that end in" in refusal(tmp_path)
     (tmp_path / "log.xls").write_text("x")
@@ -82,7 +82,7 @@ def test_a_query_that_looks_like_something_else_is_text(tmp_path):
     assert read_outcomes(path, query="task").queries == ["007", "010"]
 
 
-def test_a_column_of_tokens_named_input_is_no_query(tmp_path):
+def test_a_column_of_tokens_named_input_is_not_the_query(tmp_path):
     path = csv(tmp_path, "input,text,correct__x\n12,hello,1\n")
     assert read_outcomes(path).queries == ["hello"]
 
@@ -107,7 +107,7 @@ def test_a_column_of_tokens_named_input_is_no_query(tmp_path):
     ],
     ids=range(14),
 )
-def test_what_is_wrong_with_a_csv_file_is_said_with_its_line(tmp_path, text, words):
+def test_errors_in_a_csv_file_name_the_line(tmp_path, text, words):
     assert words in refusal(csv(tmp_path, text))
 
 
@@ -180,7 +180,7 @@ def test_a_broken_line_is_refused_with_its_number(tmp_path, line, sentence):
         '{"prompt": "a", "correct__x": 1, "correct__x": 0}\n{"prompt": "a", "correct__x": 1}',
     ],
 )
-def test_a_key_twice_in_one_object_is_refused_whatever_the_shape_of_the_file(tmp_path, text):
+def test_a_repeated_key_of_an_object_is_refused_in_every_shape_of_file(tmp_path, text):
     path = tmp_path / "log.json"
     path.write_text(text)
     message = refusal(path)
@@ -228,7 +228,7 @@ def test_columns_of_lines_may_hold_values_of_several_kinds(tmp_path):
         ("list.jsonl", "[1]\n", "list.jsonl: line 1 must be one JSON object"),
     ],
 )
-def test_what_is_wrong_with_a_file_of_columns_is_said_with_its_name(tmp_path, name, content, words):
+def test_errors_in_a_file_of_columns_name_the_file(tmp_path, name, content, words):
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(DataFileError) as caught:

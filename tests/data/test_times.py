@@ -33,7 +33,7 @@ def test_numbers_and_dates_are_put_in_order(values):
     assert np.argsort(times_of(values)).tolist() == [1, 2, 0]
 
 
-def test_text_that_is_no_date_is_quoted():
+def test_the_error_quotes_text_that_is_not_a_date():
     with pytest.raises(DataFileError, match="got 'noon'"):
         times_of(["noon", "night", "dawn"])
 
@@ -43,6 +43,6 @@ def test_unknown_moments_are_counted():
         times_of([1, None, 2])
 
 
-def test_lists_are_no_moments():
+def test_lists_are_refused_as_times():
     with pytest.raises(DataFileError, match="got list"):
         times_of([[1], [2], [3]])

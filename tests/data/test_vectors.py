@@ -15,7 +15,7 @@ from table_cases import kinds, refused, wide
 @pytest.mark.parametrize(
     "kind", [pa.list_(pa.float32()), pa.list_(pa.float64(), 2), pa.large_list(pa.int8())]
 )
-def test_vectors_are_found_by_name_and_said(kind):
+def test_vectors_are_found_by_name_with_a_note(kind):
     table = read_outcomes(wide(embedding=pa.array([[1, 2], [3, 4], [5, 6]], kind)))
     np.testing.assert_array_equal(table.vectors, [[1, 2], [3, 4], [5, 6]])
     assert table.vectors.dtype == np.float32
@@ -73,7 +73,7 @@ def test_vectors_follow_the_rows_that_are_kept():
         ([[1.0, None], [1.0, 2.0], [1.0, 2.0]], "vectors must be finite"),
     ],
 )
-def test_vectors_that_are_none_are_refused(column, sentence):
+def test_columns_that_are_not_vectors_are_refused(column, sentence):
     assert sentence in refused(wide(v=column), vectors="v")
 
 
@@ -105,5 +105,5 @@ def test_bytes_are_found_and_read_as_the_same_vectors_in_lists(name):
         ([pa.binary()], "binary"),
     ],
 )
-def test_a_kind_is_what_is_held_however_it_is_stored(kinds, said):
+def test_the_kind_of_a_column_does_not_depend_on_how_it_is_stored(kinds, said):
     assert {column_kind(kind) for kind in kinds} == {said}

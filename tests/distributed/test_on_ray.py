@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from batch_cases import damage, make_vectors, write_file
 from mild.artifact import load
 from mild.cli.app import build_app
-from mild.data import read_outcomes
+from mild.data import read_outcomes, read_part
 from mild.data.cost_terms import CostTerms
 from mild.distributed import fitting, ray_connection
 from mild.distributed.fitting import fit_dataset
@@ -83,7 +83,7 @@ def invoke(*words):
     return CliRunner().invoke(build_app(), [str(word) for word in words])
 
 
-def test_a_ray_that_is_there_is_used_and_stays(ray):
+def test_an_existing_connection_to_ray_is_used_and_stays_open(ray):
     assert ray.cluster_resources()["CPU"] == 2
     with connect(workers=3) as inner:
         assert inner is ray
@@ -99,7 +99,7 @@ def test_a_ray_that_is_there_is_used_and_stays(ray):
 
 
 @pytest.mark.usefixtures("ray", "_small_pieces")
-def test_a_mix_decides_on_ray_as_here(tmp_path):
+def test_a_mix_decides_on_ray_as_on_one_machine(tmp_path):
     router = mixed_router()
     source = tmp_path / "queries.parquet"
     parquet.write_table(pa.table({"prompt": QUERIES}), source, row_group_size=20)
@@ -120,7 +120,7 @@ def test_both_engines_write_the_same_files(routed, tmp_path):
 
 
 @pytest.mark.usefixtures("ray", "_small_pieces")
-def test_an_error_on_a_worker_is_its_sentence_and_nothing_is_left(routed, dataset, nothing_is_left):
+def test_an_error_on_a_worker_is_reported_and_nothing_is_left(routed, dataset, nothing_is_left):
     damage(dataset / "1.parquet")
     with pytest.raises(
         DataFileError, match=r"^\S*1\.parquet: it cannot be read from row 51 on"
@@ -146,7 +146,7 @@ def test_bad_rows_are_those_of_one_process(routed, tmp_path):
 
 
 @pytest.mark.usefixtures("ray")
-def test_an_output_that_is_there_is_refused_before_anything_is_routed(routed):
+def test_an_existing_output_is_refused_before_anything_is_routed(routed):
     routed()
     done = []
     with pytest.raises(OutputExistsError, match="exists; choose another folder"):
@@ -170,7 +170,7 @@ def slow_dataset(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_killed_worker_costs_time_and_no_rows(slow_dataset, tmp_path):
+def test_no_rows_are_lost_when_a_worker_is_killed(slow_dataset, tmp_path):
     router, data = slow_dataset
     route_dataset(router, data, str(tmp_path / "wanted"), keep=["id"])
     killed = []
@@ -201,7 +201,7 @@ def test_an_interrupt_ends_the_workers_and_leaves_nothing(slow_dataset, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "router"]
 
 
-def test_a_worker_that_dies_again_and_again_is_said_in_a_sentence(
+def test_a_worker_that_dies_again_and_again_is_an_error_of_one_sentence(
     ray, routed, monkeypatch, nothing_is_left
 ):
     monkeypatch.setattr(ray_connection, "RETRIES", 1)
@@ -296,7 +296,7 @@ def test_a_fit_on_shards_chooses_as_a_fit_in_memory(tmp_path, monkeypatch, kind,
     folder = write_shards(tmp_path / "logs", make_rows(n, kind))
     terms = CostTerms({"bee": 0.05}, price_weight=10.0)
     there = fit_dataset(folder, LinearRouter(**options), terms)
-    here = fit_data(read_outcomes(folder, part="train"), LinearRouter(**options), terms)
+    here = fit_data(read_part(folder, "train"), LinearRouter(**options), terms)
     table = read_outcomes(folder)
     contents = table.vectors if kind == "vectors" else table.queries
     X = here.router.features(contents)
@@ -431,7 +431,7 @@ def test_results_are_those_of_one_process(data, near):
 
 @pytest.mark.usefixtures("pool")
 @pytest.mark.filterwarnings("ignore:.*tasks which were still being processed:UserWarning")
-def test_an_interrupt_keeps_what_was_judged_and_the_next_search_works(data, near):
+def test_an_interrupt_keeps_finished_fits_and_the_next_search_works(data, near):
     def stop(done, total, message):
         # By now both workers have answered, and some candidates are judged on every fold.
         if done > 0.7 * total:

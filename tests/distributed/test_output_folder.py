@@ -32,7 +32,7 @@ def test_a_folder_gets_its_name_when_it_is_complete(tmp_path):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, DataFileError, OSError(28, "No space left")])
-def test_what_goes_wrong_leaves_nothing(tmp_path, error):
+def test_nothing_is_left_after_a_failure(tmp_path, error):
     output = OutputFolder(str(tmp_path / "out"), overwrite=False)
 
     def fail():
@@ -46,7 +46,7 @@ def test_what_goes_wrong_leaves_nothing(tmp_path, error):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_output_that_is_there_is_refused_or_replaced_as_a_whole(tmp_path):
+def test_an_existing_output_is_refused_or_replaced_as_a_whole(tmp_path):
     out = str(tmp_path / "out")
     write(OutputFolder(out, overwrite=False), parts=3)
     with pytest.raises(OutputExistsError, match=r"exists; .*overwrite=True"):

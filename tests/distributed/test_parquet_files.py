@@ -69,13 +69,13 @@ def test_relative_paths_are_of_the_current_folder(folder, monkeypatch):
     [
         (" ", "must be a file, a folder or a pattern"),
         ("nowhere", "no such file or folder"),
-        ("*.json", "no file fits the pattern"),
+        ("*.json", "no file matches the pattern"),
         (".", "the folder must hold files that end in .parquet"),
         ("nobody://x", "cannot open nobody://x"),
         ("nobody://me:secret@x", "cannot open nobody://x: [^@]*$"),
     ],
 )
-def test_what_is_not_there_is_said_in_a_sentence(tmp_path, monkeypatch, source, sentence):
+def test_missing_files_are_an_error_of_one_sentence(tmp_path, monkeypatch, source, sentence):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataFileError, match=sentence):
         find_files(source)

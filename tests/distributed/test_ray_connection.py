@@ -19,7 +19,7 @@ def refuse(address):
         raise AssertionError("connected")
 
 
-def test_an_address_that_nobody_has_is_refused_at_once():
+def test_an_address_without_a_server_is_refused_at_once():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -32,7 +32,7 @@ def test_an_address_that_nobody_has_is_refused_at_once():
 
 
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_an_address_of_something_else_is_refused(monkeypatch, greeting):
+def test_an_address_of_another_server_is_refused(monkeypatch, greeting):
     monkeypatch.setattr(ray_connection, "TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         held = []
@@ -51,7 +51,7 @@ def test_an_address_of_something_else_is_refused(monkeypatch, greeting):
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:port", "ftp://host:1", ":6379", ""])
-def test_what_is_no_address_is_refused(address):
+def test_an_invalid_address_is_refused(address):
     with pytest.raises(InvalidInputError, match="address must be HOST:PORT"):
         refuse(address)
 

@@ -43,7 +43,7 @@ def test_the_rows_do_not_depend_on_pieces_or_what_else_is_asked_for(routed, monk
     assert other.equals(table)
 
 
-def test_a_complete_output_says_what_it_came_to_and_holds_nothing_else(routed, tmp_path):
+def test_a_complete_output_holds_its_parts_and_a_summary_and_nothing_else(routed, tmp_path):
     summary, _ = routed()
     names = sorted(file.name for file in (tmp_path / "out").iterdir())
     assert names == ["_SUCCESS", *(f"part-{number:06d}.parquet" for number in range(4))]
@@ -180,7 +180,7 @@ def test_lists_of_another_length_are_named_by_file_and_row(routed, tmp_path):
         routed(source=tmp_path / "odd.parquet")
 
 
-def test_what_cannot_be_read_is_said_before_anything_is_written(routed, tmp_path):
+def test_unreadable_input_is_reported_before_anything_is_written(routed, tmp_path):
     write_file(tmp_path / "none.parquet", make_vectors(0))
     parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "text.parquet")
     write_file(tmp_path / "wide.parquet", np.zeros((3, 7), np.float32))
@@ -219,8 +219,8 @@ def test_rows_that_are_not_finite_are_bad_and_change_no_other(hole):
     X.flags.writeable = False
     empty = np.zeros(500, bool)
     empty[7] = True
-    for given, rows in ((None, [3, 400]), (empty, [3, 7, 400])):
-        found, bad = _without_bad_rows(X, given)
+    for no_query, rows in ((np.zeros(500, bool), [3, 400]), (empty, [3, 7, 400])):
+        found, bad = _without_bad_rows(X, no_query)
         assert np.flatnonzero(bad).tolist() == rows
         assert found.dtype == X.dtype
         np.testing.assert_array_equal(found[~bad], clean[~bad])
@@ -274,7 +274,7 @@ def test_a_row_without_a_text_has_no_expert_and_a_blank_one_has(reader, tmp_path
     assert experts_of(router, nothing, tmp_path) == [None, None]
 
 
-def test_columns_that_are_missing_or_no_text_are_named(reader, tmp_path):
+def test_columns_that_are_missing_or_not_text_are_named(reader, tmp_path):
     router = reader(Recipe(("prompt",)))
     with pytest.raises(DataFileError, match="'prompt' holds int64"):
         experts_of(router, {"other": ["a"], "prompt": [1]}, tmp_path)

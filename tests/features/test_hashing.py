@@ -69,7 +69,7 @@ def test_frequencies_count_texts_not_occurrences():
     assert (frequencies == 2).sum() == 1
 
 
-def test_counts_of_parts_learn_what_the_whole_learns():
+def test_added_counts_of_two_parts_give_the_fit_of_the_whole():
     texts, step = make_texts(150), HashingFeatures(dimensions=8)
     whole = HashingFeatures(dimensions=8).fit(texts)
     step.fit_counts(step.count(texts[:40]) + step.count(texts[40:]), texts)
@@ -137,7 +137,7 @@ def test_the_projection_is_learned_on_a_sample_of_many_texts(monkeypatch):
     np.testing.assert_array_equal(first.transform(texts), second.transform(texts))
 
 
-def test_what_a_text_is_explained_by_sums_to_its_features(fitted):
+def test_the_explanation_of_a_text_sums_to_its_features(fitted):
     for text in ("what is 3 + 4?", "", "unknown wörds", "x" * 9000):
         names, parts = fitted.explain(text)
         assert len(names) == len(parts)

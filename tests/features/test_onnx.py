@@ -53,21 +53,21 @@ def test_a_forked_process_does_not_use_the_session_of_its_parent(features, monke
     before = features._running
     monkeypatch.setattr(os, "getpid", lambda: -1)
     features.transform(["text"])
-    assert features._running[2] is not before[2]
+    assert features._running.session is not before.session
 
 
-def test_threads_are_as_many_as_was_asked_for(monkeypatch):
+def test_the_number_of_threads_is_as_set(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     step = build_features().fit(TEXTS)
-    assert step._running[2].get_session_options().intra_op_num_threads == 3
+    assert step._running.session.get_session_options().intra_op_num_threads == 3
 
 
-def test_without_an_encoder_the_way_to_one_is_told():
+def test_a_missing_encoder_is_refused_with_a_remedy():
     with pytest.raises(InvalidInputError, match="come with an encoder: export fitted"):
         make_features("onnx").fit(["text"])
 
 
-def test_a_file_that_is_no_model_is_refused():
+def test_a_file_that_is_not_a_model_is_refused():
     step = OnnxFeatures(b"no model", build_tokenizer().to_str().encode())
     with pytest.raises(ArtifactError, match=r"encoder.onnx cannot be opened") as caught:
         step.fit(TEXTS)

@@ -56,7 +56,7 @@ def test_an_export_that_gives_other_vectors_is_refused(features, monkeypatch):
 
 
 def test_an_encoder_of_two_gigabytes_is_refused(features, monkeypatch):
-    monkeypatch.setattr(onnx_export, "MOST", 1000)
+    monkeypatch.setattr(onnx_export, "MAX_BYTES", 1000)
     with pytest.raises(ArtifactError, match="less than 2 GB of weights"):
         onnx_features(features)
 

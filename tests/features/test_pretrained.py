@@ -27,7 +27,7 @@ def test_special_tokens_are_kept_when_a_text_is_cut(content):
     assert (cut[0], cut[-1], len(cut)) == (1, 2, 8)
 
 
-def test_what_the_tokenizer_itself_was_saved_to_pad_and_cut_plays_no_part(content):
+def test_saved_padding_and_truncation_of_the_tokenizer_are_ignored(content):
     tokenizer = build_tokenizer()
     tokenizer.enable_padding(length=30)
     tokenizer.enable_truncation(4)
@@ -57,17 +57,17 @@ def test_padding_is_masked():
     assert ids.dtype == mask.dtype == np.int64
 
 
-def test_batches_hold_every_row_once_and_so_many_tokens_at_most():
+def test_batches_hold_every_row_once_and_a_bounded_number_of_tokens():
     rng = np.random.default_rng(0)
     rows = [np.zeros(length, np.int64) for length in rng.integers(1, 30, 200)]
-    parts = list(batches_by_length(rows, most=64))
+    parts = list(batches_by_length(rows, max_tokens=64))
     assert sorted(place for part in parts for place in part) == list(range(200))
     assert all(len(part) * max(len(rows[p]) for p in part) <= 64 for part in parts)
     assert list(batches_by_length([], 64)) == []
     assert list(batches_by_length([np.zeros(99, np.int64)], 64)) == [[0]]
 
 
-def test_a_tokenizer_that_is_none_is_refused():
+def test_an_invalid_tokenizer_is_refused():
     with pytest.raises(DataFileError, match="the tokenizer cannot be read"):
         Tokens(b"{}", 8)
 

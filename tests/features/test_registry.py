@@ -36,7 +36,7 @@ def test_only_features_that_can_be_chosen_are_offered():
     assert caught.value.parameter == "text"
 
 
-def test_an_unknown_option_is_refused_with_those_there_are():
+def test_an_unknown_option_is_refused_with_the_known_ones():
     with pytest.raises(OptionError, match=r"hashing features take dimensions, .*; got 'width'"):
         make_features("hashing", width=3)
 

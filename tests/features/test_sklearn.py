@@ -80,7 +80,7 @@ def test_an_unknown_parameter_is_refused(case):
         case.features.set_params(nonsense=3)
 
 
-def test_a_second_fit_is_as_a_first(case):
+def test_a_second_fit_equals_the_first(case):
     first, second = case.inputs(40, seed=5), case.inputs(60)
     fresh = clone(case.features).fit(second).transform(second)
     np.testing.assert_array_equal(case.features.fit(first).fit(second).transform(second), fresh)
@@ -100,7 +100,7 @@ def test_fit_and_transform_in_one_step_agree_with_two(case):
     np.testing.assert_array_equal(case.features.fit_transform(iter(inputs), make_costs()), apart)
 
 
-def test_frames_come_out_where_they_are_asked_for(case):
+def test_transform_returns_a_frame_if_asked(case):
     inputs = case.inputs()
     features = case.features.fit(inputs)
     rows, names = features.transform(inputs), features.get_feature_names_out().tolist()
@@ -121,7 +121,7 @@ def test_the_global_output_applies_to_transform_only(texts):
         assert isinstance(features.vectorize(texts), np.ndarray)
 
 
-def test_scikit_learn_knows_what_goes_in(case):
+def test_scikit_learn_tags_describe_the_input(case):
     tags = get_tags(case.features)
     assert tags.input_tags.string == (case.kind != "vectors")
     assert tags.transformer_tags is not None

@@ -42,6 +42,18 @@ def test_a_text_of_unknown_words_has_the_row_of_the_empty_text(static_folder, te
     np.testing.assert_array_equal(rows[0], rows[1])
 
 
+def test_the_unknown_token_is_known_before_another_thread_can_find_the_tokenizer(
+    static_folder, texts
+):
+    class Watched(StaticFeatures):
+        def __setattr__(self, name, value):
+            if name == "_tokenizer" and value is not None:
+                assert hasattr(self, "_unknown")
+            super().__setattr__(name, value)
+
+    assert Watched(static_folder).fit(texts)._tokenizer is not None
+
+
 def test_by_default_the_state_refers_to_the_files(static_folder, texts):
     settings, tensors = StaticFeatures(static_folder).fit(texts).state()
     assert settings["name"] == "tiny-static"
@@ -110,7 +122,7 @@ def test_a_table_that_breaks_its_rule_is_refused(tmp_path, tensors, sentence):
         read_table(path)
 
 
-def test_a_file_that_is_no_table_is_refused(tmp_path):
+def test_a_file_that_is_not_a_table_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"nothing of the sort")
     with pytest.raises(DataFileError, match="must be a safetensors file"):
@@ -134,13 +146,13 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         find_static(str(tmp_path))
 
 
-def test_wordllama_that_is_not_installed_is_asked_for(monkeypatch):
+def test_a_missing_wordllama_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr("mild.features.static.package_folder", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[static\]"):
         StaticFeatures().fit(["text"])
 
 
-def test_wordllama_features_tell_like_from_unlike():
+def test_wordllama_features_distinguish_similar_from_different_texts():
     pytest.importorskip("wordllama", reason="the package holds the table")
     features = StaticFeatures().fit(["a cat", "a dog", "stocks and bonds", "the moon"])
     kitten, cat, money = features.transform(["my small kitten", "a young cat", "interest rates"])

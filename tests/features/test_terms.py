@@ -115,7 +115,7 @@ def test_hashes_of_several_texts_are_those_of_each_alone(several):
         assert Counter(hashes[texts == place].tolist()) == loop_hashes(text)
 
 
-def test_readable_terms_stand_in_the_order_of_the_hashes():
+def test_readable_terms_are_in_the_order_of_the_hashes():
     buffer = lay_out(["Big big dog!"], *LIMITS)
     names = term_texts(buffer)
     assert names[:7] == ["big", "big", "dog", "!", "big big", "big dog", "dog !"]
@@ -180,7 +180,7 @@ def test_known_terms_are_counted_and_others_are_not():
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_numbers_are_what_they_are_called(together):
+def test_plain_numbers_match_their_names(together):
     texts = ["AB c1\n?x", "", "def f(a):\n  return a+1\n", "日本"]
     if together:
         numbers = count_numbers(lay_out(texts, *LIMITS))
@@ -199,7 +199,7 @@ def test_numbers_are_what_they_are_called(together):
     assert named[3]["log_length"] == pytest.approx(np.log1p(2))
 
 
-def test_a_cut_text_still_tells_its_whole_length():
+def test_the_length_of_a_cut_text_is_that_of_the_whole():
     (numbers,) = count_numbers(lay_out(["x" * 1_000_000], *LIMITS))
     assert numbers[0] == pytest.approx(np.log1p(1_000_000))
 

@@ -18,7 +18,7 @@ def cache(tmp_path):
     return VectorCache(tmp_path / "deep" / "vectors.sqlite", 3)
 
 
-def test_what_was_put_comes_back_at_every_place_of_its_text(cache):
+def test_a_stored_vector_is_returned_for_every_copy_of_its_text(cache):
     cache.put(["a", "\ud800"], ROWS)
     found = VectorCache(cache.path, 3).get(["new", "\ud800", "a", "a"])
     assert sorted(found) == [1, 2, 3]
@@ -26,7 +26,7 @@ def test_what_was_put_comes_back_at_every_place_of_its_text(cache):
     np.testing.assert_array_equal(found[3], ROWS[0])
 
 
-def test_many_texts_are_asked_for_in_several_questions(cache):
+def test_more_than_a_thousand_texts_are_looked_up(cache):
     texts = [f"text {number}" for number in range(1203)]
     rows = np.random.default_rng(0).normal(size=(1203, 3)).astype(np.float32)
     cache.put(texts, rows)
@@ -46,7 +46,7 @@ def test_a_vector_of_another_width_or_not_finite_is_not_used(cache):
     assert cache.get(["a", "b"]) == {}
 
 
-def test_a_file_that_is_no_database_is_refused_with_a_remedy(cache):
+def test_a_file_that_is_not_a_database_is_refused_with_a_remedy(cache):
     cache.path.parent.mkdir()
     cache.path.write_text("not a database, but long enough to be read as the header of one")
     with pytest.raises(DataFileError, match=r"cannot be used .*; delete it"):
@@ -55,7 +55,7 @@ def test_a_file_that_is_no_database_is_refused_with_a_remedy(cache):
         cache.put(["a"], ROWS[:1])
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataFileError, match="MILD_CACHE"):
         VectorCache(tmp_path / "file" / "vectors.sqlite", 3).get(["a"])

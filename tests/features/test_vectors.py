@@ -55,7 +55,7 @@ def test_vectors_come_as_a_frame_or_as_a_column_of_lists(features, make):
     np.testing.assert_array_equal(features.transform(make(rows)), rows)
 
 
-def test_a_text_is_refused_with_what_to_give(features):
+def test_a_text_is_refused_with_a_remedy(features):
     for texts in (["hello"], "hello"):
         with pytest.raises(UnsupportedError, match="vectors in column 'embedding'"):
             features.transform(texts)
@@ -72,7 +72,7 @@ def test_a_text_is_refused_with_what_to_give(features):
         ([[None, "a", 1]], "rows of numbers"),
     ],
 )
-def test_what_is_no_matrix_of_finite_numbers_is_refused(features, values, sentence):
+def test_vectors_must_be_a_matrix_of_finite_numbers(features, values, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
         features.transform(values)
 

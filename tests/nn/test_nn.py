@@ -177,7 +177,7 @@ def test_tdef_loss_agrees_with_numpy(missing: bool) -> None:
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-def test_half_precision_is_worked_on_in_float32(half: torch.dtype) -> None:
+def test_half_precision_is_computed_in_float32(half: torch.dtype) -> None:
     scores, rewards, rho = draw(8, 40, 6)
     f = tensor(scores).to(half).requires_grad_(True)
     values = nn.mild_loss(f, tensor(rewards), rho)
@@ -505,7 +505,7 @@ def test_ties_go_to_the_highest_index() -> None:
     assert nn.decide(tied, rule="argmax").tolist() == [1, 2, 1]
 
 
-def test_no_rows_are_fine_everywhere() -> None:
+def test_every_function_accepts_no_rows() -> None:
     f = torch.zeros(0, 3)
     assert nn.mild_loss(f, f).shape == (0,)
     assert nn.stationary_distribution(f, [1.0, 2.0, 3.0]).shape == (0, 3)

@@ -155,7 +155,7 @@ def test_a_hard_query_begins_with_the_last_step():
         cascade.next(None, {})
 
 
-def test_what_was_paid_and_the_seconds_of_the_slowest():
+def test_a_run_adds_up_prices_and_takes_the_seconds_of_the_slowest():
     cascade = policy([[0, 1], [2]], threshold=0.5)
     run = cascade.run(np.zeros((80, 2)), Answers.of(rows(80), "number"))
     prices = np.array([1.0, 2.0, 10.0, 100.0])
@@ -205,3 +205,25 @@ def test_an_expert_that_has_no_answer_disagrees_unless_past_rows_say_more():
     # Rows in which an expert had no answer, and the other was right.
     more = np.concatenate([codes, [[0, -1]] * 50]), np.concatenate([scores, [[1.0, 0.0]] * 50])
     assert AgreementTable.of_rows(*more, np.ones(150)).leading(silent)[1] > 0.9
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_cascade_that_asks_some_experts_decides_as_that_of_these_experts(variant):
+    whole = policy([[0, 1, 2], [3]], 0.55, **VARIANTS[variant])
+    kept = [0, 2, 3]
+    asking = whole.asking(kept)
+    smaller = whole.with_experts(np.array(kept))
+    assert asking.n_experts == 4
+    contents = rows(120, seed=5)
+    X = np.random.default_rng(1).normal(size=(120, 2))
+    run = asking.run(X, Answers.of(contents, "number"))
+    other = smaller.run(X, Answers.of([[row[k] for k in kept] for row in contents], "number"))
+    assert_array_equal(run.expert, np.array(kept)[other.expert])
+    assert_allclose(run.probability, other.probability, atol=1e-12)
+    assert not run.asked[:, 1].any()
+
+
+def test_asking_gives_the_cascade_itself_or_none():
+    whole = policy([[0, 1], [3]])
+    assert whole.asking({0, 1, 2, 3}) is whole
+    assert whole.asking([2]) is None

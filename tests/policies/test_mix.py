@@ -199,7 +199,7 @@ def test_a_share_is_between_0_and_1(share):
         MixPolicy(linear(0), linear(1), share, "s")
 
 
-def test_what_cannot_be_mixed_is_refused():
+def test_policies_that_cannot_be_mixed_are_refused():
     with pytest.raises(InvalidInputError, match="salt must be a text of at most 16 bytes"):
         MixPolicy(linear(0), linear(1), 0.5, "x" * 17)
     with pytest.raises(InvalidInputError, match="must both be cascades"):

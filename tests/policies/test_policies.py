@@ -16,6 +16,7 @@ from mild.policies import (
     ClusterPolicy,
     ConstantPolicy,
     Decoder,
+    DeferralPolicy,
     LinearCostPolicy,
     LinearPolicy,
     MixedPolicy,
@@ -25,6 +26,7 @@ from mild.policies import (
     StackPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
+    score_network,
 )
 from mild.policies.base import BLOCK
 from mild.policies.cascade import AgreementTable
@@ -85,6 +87,25 @@ def make(dtype=np.float64):
     codes, scores = np.array([[0, 0, 0], [0, 0, 1], [0, 1, -1]]), rng.uniform(size=(3, P))
     table = AgreementTable.of_rows(codes, scores.astype(dtype), np.ones(3, dtype))
     policies["cascade"] = CascadePolicy("number", [[0, 1], [2]], 0.5, table, linear)
+    network = score_network([draw(6, D), draw(5, 6)], [draw(6), draw(5)])
+    own_costs = np.array([0.0, 0.1, 0.0], dtype)
+    margins = np.array([0.5, 1.0, 1.5, 1.0, 1.0], dtype)
+    for reading in ("shares", "sigmoid", "separate", "gate"):
+        policies[f"deferral-{reading}"] = DeferralPolicy(
+            network,
+            ["a", "b", "c"],
+            reading,
+            own_costs,
+            reading == "shares",
+            margins,
+            threshold=0.1,
+        )
+    policies["deferral-others"] = DeferralPolicy(
+        network, [0, 1, 2], "shares", own_costs, True, margins, strength=1.0
+    )
+    policies["deferral-router"] = DeferralPolicy(
+        network, [0, 1], "router", own_costs, True, margins[:3]
+    )
     for name in RANKED:
         policies[f"{name}-ranked"] = policies[name].with_ranks(np.array([2, 0, 1]))
     return policies
@@ -334,7 +355,7 @@ def test_heads_for_errors_and_prices_are_found_behind_other_policies():
         policies["linear"].expected_errors(X)
 
 
-def test_another_decision_is_that_of_a_policy_made_with_it():
+def test_with_decision_gives_a_policy_with_that_rule():
     policies, X = make(), inputs(300)
     linear = policies["linear"]
     found = linear.with_decision("argmax")
@@ -367,7 +388,7 @@ def test_sparse_rows_are_decided_as_dense_ones(kind, container):
 
 
 @KINDS
-def test_without_an_expert_two_are_left_and_the_policy_is_as_it_was(kind):
+def test_removing_an_expert_leaves_two_and_does_not_change_the_policy(kind):
     policy = make()[kind]
     X = inputs()
     before = policy.predict(X)
@@ -383,7 +404,7 @@ def test_without_an_expert_two_are_left_and_the_policy_is_as_it_was(kind):
 
 
 @KINDS
-def test_without_refuses_what_is_not_there_and_the_last_expert(kind):
+def test_without_refuses_an_unknown_and_the_last_expert(kind):
     policy = make()[kind]
     for expert in (-1, P):
         with pytest.raises(InvalidInputError, match=r"expert must be an index in \[0, 3\)"):
@@ -465,7 +486,7 @@ def test_the_distribution_of_costs_is_that_of_their_rewards(dtype, zero_row):
     assert_array_equal(found, expected)
 
 
-def test_costs_that_are_no_numbers_have_no_distribution():
+def test_infinite_costs_have_no_distribution():
     with pytest.raises(InvalidInputError) as caught:
         make()["linear_costs"].distribution_of(np.array([[1.0, np.inf, 0.5]]))
     assert caught.value.parameter == "costs"

@@ -47,13 +47,13 @@ def near(pixels, colour, reach=12):
     return int((np.abs(pixels.astype(int) - colour).max(axis=2) <= reach).sum())
 
 
-def test_the_page_is_quiet_and_fetches_nothing(browser, page):
+def test_the_page_logs_nothing_and_fetches_nothing(browser, page):
     browser.open(page)
     assert browser.requests == [page.as_uri()]
     assert browser.errors == []
 
 
-def test_the_verdict_is_what_one_reads_first(browser, page, document):
+def test_the_verdict_is_read_first(browser, page, document):
     browser.open(page)
     assert browser.run("document.querySelector('h1').innerText") == "Routing pays"
     lead = browser.run("document.querySelector('.lead').innerText")
@@ -108,7 +108,7 @@ def test_names_in_the_frontier_cover_neither_each_other_nor_a_mark(browser, page
                 assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3]
 
 
-def test_dark_is_dark_light_is_light_and_the_switch_switches(browser, page):
+def test_the_switch_changes_between_dark_and_light(browser, page):
     mean = {}
     for scheme in ("light", "dark"):
         browser.open(page, scheme=scheme)
@@ -136,7 +136,7 @@ def test_the_page_never_scrolls_sideways(browser, request, which, width):
     assert sticking_out == []
 
 
-def test_words_are_strong_enough_to_read_on_a_phone(browser, page):
+def test_text_is_large_enough_to_read_on_a_phone(browser, page):
     browser.open(page, **PHONE)
     sizes = browser.run(
         "[...document.querySelectorAll('svg text')].filter(t => t.getBoundingClientRect().width > 0)"
@@ -148,7 +148,7 @@ def test_words_are_strong_enough_to_read_on_a_phone(browser, page):
     )
 
 
-def test_pointing_at_a_mark_tells_shares_and_dollars(browser, page):
+def test_pointing_at_a_mark_shows_shares_and_dollars(browser, page):
     browser.open(page)
     box = browser.run(
         "(() => { const m = document.querySelector('svg.wide .dot.router'); m.scrollIntoView({block: "
@@ -197,7 +197,7 @@ def test_bars_are_as_long_as_the_shares_say(browser, page, document):
         assert found[name] == pytest.approx(share / largest, abs=0.01)
 
 
-def test_text_stands_out_from_its_ground_in_both_schemes(browser, page):
+def test_text_has_enough_contrast_in_both_schemes(browser, page):
     pairs = (
         ".lead", ".intro", ".tiles small", ".tiles .what", "figcaption", ".line .value",
         ".verdict h1", ".shares .own", ".shares .other", "nav a", ".line.better .value", "dt", "footer",
@@ -216,7 +216,7 @@ def test_text_stands_out_from_its_ground_in_both_schemes(browser, page):
             assert contrast >= 4.5, (scheme, selector, ink, ground)
 
 
-def test_no_text_of_the_data_runs(browser, hard_page):
+def test_no_text_of_the_data_is_run(browser, hard_page):
     browser.open(hard_page)
     assert browser.run("typeof window.broken") == "undefined"
     assert browser.run("document.images.length") == 0
@@ -224,7 +224,7 @@ def test_no_text_of_the_data_runs(browser, hard_page):
     assert re.match("[0-9]+<script>window.broken=1</script><img", shown)
 
 
-def test_even_a_script_that_got_in_would_not_run(browser, page, tmp_path):
+def test_an_injected_script_would_not_run(browser, page, tmp_path):
     broken = tmp_path / "broken.html"
     content = page.read_text(encoding="utf-8")
     broken.write_text(content.replace("</main>", "<script>window.broken=1</script></main>"))
@@ -233,7 +233,7 @@ def test_even_a_script_that_got_in_would_not_run(browser, page, tmp_path):
     assert any("Content Security Policy" in str(told) for told in browser.errors)
 
 
-def test_paper_is_light_and_without_buttons(browser, page):
+def test_a_printed_page_is_light_and_has_no_buttons(browser, page):
     browser.open(page, scheme="dark")
     browser.media(scheme="dark", kind="print")
     assert float(luminance(browser.pixels()).mean()) > 0.8
@@ -245,7 +245,9 @@ def test_paper_is_light_and_without_buttons(browser, page):
     ("pays", "colour"),
     [(True, (0x11, 0x7A, 0x3E)), (None, (0x8F, 0x5B, 0x00)), (False, (0x56, 0x60, 0x70))],
 )
-def test_green_amber_and_grey_are_the_verdicts_colours(browser, document, tmp_path, pays, colour):
+def test_the_colour_of_the_verdict_is_green_amber_or_grey(
+    browser, document, tmp_path, pays, colour
+):
     changed = {**document, "verdict": {**document["verdict"], "pays": pays}}
     file = tmp_path / "report.html"
     file.write_text(render(changed), encoding="utf-8")

@@ -142,7 +142,7 @@ def test_the_page_asks_for_nothing_and_allows_only_its_own_script():
     assert "unsafe" not in policy
 
 
-def test_the_verdict_stands_on_top():
+def test_the_verdict_comes_first():
     document = document_of(cost_router(), *larger_case())
     page = render(document)
     assert page.index("<h1>Routing pays</h1>") < page.index('id="frontier"')
@@ -152,7 +152,7 @@ def test_the_verdict_stands_on_top():
         assert f'class="verdict {css}"' in render(document)
 
 
-def test_a_verdict_on_training_rows_is_no_green_headline():
+def test_a_verdict_on_training_rows_has_no_green_headline():
     document = document_of(cost_router(), *larger_case(120))
     for evidence in ({"same_data_as_fit": True}, {"seen_in_fit": {"queries": 3, "checked": 120}}):
         page = render({**document, **evidence})
@@ -161,7 +161,7 @@ def test_a_verdict_on_training_rows_is_no_green_headline():
         assert 'class="verdict pays"' not in page
 
 
-def test_dollars_and_quality_have_lines_of_their_own():
+def test_dollars_and_quality_have_their_own_lines():
     document = document_of(cost_router(), *larger_case(120))
     means = document["figures"]["means"]
     means["router"] |= {"quality": 0.75, "dollars": 1.0}
@@ -174,7 +174,7 @@ def test_dollars_and_quality_have_lines_of_their_own():
     assert "In dollars" not in page[lead:quality]
 
 
-def test_the_router_stands_beside_every_single_expert():
+def test_the_table_has_the_router_and_every_single_expert():
     document = document_of(cost_router(), *larger_case(120))
     rows = re.findall(r'<tr class="(\w+)"><th scope="row">([^<]*)', render(document))
     names = [f"always {name}" for name in NAMES]
@@ -209,7 +209,7 @@ def test_another_schema_and_a_broken_document_are_refused():
             render(broken)
 
 
-def test_parts_that_are_not_there_are_left_out():
+def test_missing_parts_are_left_out():
     document = document_of(cost_router(), *larger_case(60))
     page = render({**document, "groups": None, "calibration": None, "regrets": None})
     assert "#groups" not in page
@@ -217,7 +217,7 @@ def test_parts_that_are_not_there_are_left_out():
     assert 'id="shares"' in page
 
 
-def test_no_query_is_in_a_page_that_was_asked_for_none():
+def test_a_page_without_queries_shows_none():
     table, costs, X = larger_case(60)
     page = render(document_of(cost_router(), table, costs, X, queries=0))
     assert "question number" not in page
@@ -234,16 +234,16 @@ def test_a_sentence_begins_with_a_capital_unless_with_a_name(name, start):
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "a\x1bb", "a\ud800b", "a\x85b", "a\uffffb"])
-def test_what_html_forbids_is_replaced(text):
+def test_characters_that_html_forbids_are_replaced(text):
     assert clean({text: [text]}) == {"a�b": ["a�b"]}
 
 
-def test_marks_that_turn_the_text_around_are_dropped():
+def test_marks_that_change_the_reading_direction_are_dropped():
     assert clean("user\u202egnp.exe\u2066") == "usergnp.exe"
     assert clean("tab\tand\nline") == "tab\tand\nline"
 
 
-def test_names_break_behind_underscores_and_markup_in_them_is_text():
+def test_names_break_after_underscores_and_markup_in_them_is_text():
     document = document_of(cost_router(), *larger_case(150))
     document["regrets"]["rows"][0]["group"] = "world_<b>history"
     assert "<small>world_<wbr>&lt;b&gt;history</small>" in render(document)

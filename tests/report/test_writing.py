@@ -34,7 +34,7 @@ def test_a_report_appears_whole_or_not_at_all(document, tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_places_that_cannot_be_written_are_refused(document, tmp_path):
+def test_paths_that_cannot_be_written_are_refused(document, tmp_path):
     with pytest.raises(DataFileError, match=r"must end in \.html; got '\.txt'"):
         write_report(document, tmp_path / "report.txt")
     with pytest.raises(DataFileError, match="not a writable folder"):
@@ -57,7 +57,7 @@ def test_places_that_cannot_be_written_are_refused(document, tmp_path):
         ("[" * 100_000, "it is not JSON"),
     ],
 )
-def test_what_is_no_evaluation_is_refused(content, said, tmp_path):
+def test_a_file_that_is_no_evaluation_is_refused(content, said, tmp_path):
     file = tmp_path / "evaluation.json"
     file.write_text(content)
     with pytest.raises(DataFileError, match=said):
@@ -66,7 +66,7 @@ def test_what_is_no_evaluation_is_refused(content, said, tmp_path):
         read_document(tmp_path / "missing.json")
 
 
-def test_odd_letters_survive_the_file(document, tmp_path):
+def test_unusual_characters_survive_the_file(document, tmp_path):
     odd = {**document, "title": "naïve 质量 \ud800"}
     file = write_document(odd, tmp_path / "evaluation.json")
     assert json.loads(file.read_text(encoding="utf-8"))["title"].startswith("naïve 质量 ")

@@ -9,7 +9,7 @@ import pytest
 
 from mild.core.decisions import argmax_last
 from mild.routers import candidates as bias_module
-from mild.routers.candidates import STEPS, cross_fitted_bias, find_bias
+from mild.routers.candidates import BIAS_GRID, cross_fitted_bias, find_bias
 
 
 def paid(scores: np.ndarray, costs: np.ndarray, bias: np.ndarray) -> float:
@@ -26,7 +26,9 @@ def problem(n: int = 300, p: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nda
 def test_two_experts_get_the_best_bias_of_the_grid() -> None:
     scores, costs = problem(p=2)
     found = find_bias(scores, costs, None, 1.0)
-    tried = [paid(scores, costs, np.array(pair)) for pair in itertools.product(STEPS, STEPS)]
+    tried = [
+        paid(scores, costs, np.array(pair)) for pair in itertools.product(BIAS_GRID, BIAS_GRID)
+    ]
     assert paid(scores, costs, found) == pytest.approx(min(tried))
 
 
@@ -72,5 +74,5 @@ def test_a_row_is_judged_with_the_bias_of_the_other_folds(monkeypatch: pytest.Mo
         np.testing.assert_array_equal(chosen[test], argmax_last(scores[test] + other))
     np.testing.assert_array_equal(bias, find_bias(scores[:80], costs[:80], None, 1.0))
     assert (chosen[80:] == -1).all()
-    monkeypatch.setattr(bias_module, "ROWS", 20)
+    monkeypatch.setattr(bias_module, "MAX_BIAS_ROWS", 20)
     assert find_bias(scores[:80], costs[:80], None, 1.0).shape == (3,)

@@ -116,3 +116,15 @@ def test_a_stack_is_calibrated_by_the_estimates_that_it_made(data, folds):
     )
     found = fit_calibration(router, X, costs, folds)
     assert found is None or found.rows == N
+
+
+def test_of_many_rows_the_estimates_of_a_stack_are_judged_on_those_that_are_looked_at(
+    data, folds, monkeypatch
+):
+    X, costs = data
+    router = StackRouter([("knn", KNNRouter(n_neighbors=1))], cv=folds).fit(X, costs)
+    everything = fit_calibration(router, X, costs, folds)
+    monkeypatch.setattr("mild.routers.calibration.MAX_ROWS", N - 1)
+    half = fit_calibration(router, X, costs, folds)
+    assert half.rows == sum(len(test[::2]) for _, test in folds) < everything.rows
+    np.testing.assert_allclose(half.loss, everything.loss, atol=0.1)

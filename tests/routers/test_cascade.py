@@ -1,5 +1,7 @@
 """CascadeRouter: the search for steps and thresholds, gates, partial rows, bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,7 +11,7 @@ from mild.core.answers import Answers
 from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.policies import Ask, CascadePolicy, ConstantPolicy
 from mild.routers import CascadeRouter
-from mild.routers.cascade import CascadeSearch
+from mild.routers.cascade import CascadeSearch, LateStart
 
 PRICES = np.array([1.0, 1.2, 10.0, 30.0])
 
@@ -73,7 +75,7 @@ def test_a_candidate_says_what_it_does_without_its_own_row():
     X, costs, answers = outcomes(60)
     prices = np.tile(PRICES, (60, 1))
     steps = ((0, 1), (2,))
-    for one in CascadeSearch(answers, costs, prices, np.ones(60)).tried(steps):
+    for one in CascadeSearch(answers, costs, prices, np.ones(60)).try_steps(steps):
         given, paid = np.empty(60), np.empty(60)
         for i in range(60):
             rest = np.delete(np.arange(60), i)
@@ -166,7 +168,7 @@ def test_an_expert_asked_about_easy_rows_only_is_not_taken_for_the_best():
     partial[~easy, 3] = np.nan
     router = fitted((X, partial, answers), [1.0, 1.2, 10.0, 10.0], gate="counts", max_calls=1)
     single = {one.steps: one.cost for one in router.candidates_}
-    search = router._search.tried(((3,),))[0]
+    search = router._search.try_steps(((3,),))[0]
     assert search.cost > partial[easy, 3].mean() + 0.02
     assert single
 
@@ -318,7 +320,9 @@ def test_hard_rows_that_the_last_expert_does_not_answer_get_no_other_answer():
     costs[:, 2] = 1.0
     answers = Answers.of([["1", "1", None, "1"]] * 100, "number")
     search = CascadeSearch(answers, costs, np.tile(PRICES, (100, 1)), np.ones(100))
-    (one, *_) = search.tried(((0, 1), (2,)), hard=np.ones(100, bool), start_error=0.1)
+    plan = search.counts_plan(((0, 1), (2,)))
+    start = LateStart(np.ones(100, bool), 0.1)
+    (one, *_) = search.try_thresholds(replace(plan, start=start))
     assert one.cost == 1.0
     assert_allclose(one.paid, PRICES[2])
 
@@ -337,3 +341,32 @@ def test_a_gate_never_trusts_an_answer_more_because_an_error_is_expected():
         router = fitted((np.zeros_like(X), costs, answers), gate="logistic")
         gates = [one.gate for one in router.candidates_ if one.gate is not None]
         assert all(gate[-2] <= 0 for gate in gates)
+
+
+def never_known_together(n=400):
+    """Two cheap experts whose costs are known in one half of the rows, a dear one in the other half."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    costs = (rng.random((n, 3)) < [0.5, 0.3, 0.1]).astype(float)
+    costs[: n // 2, 2] = np.nan
+    costs[n // 2 :, :2] = np.nan
+    rows = rng.integers(3, size=(n, 3)).astype(str).astype(object)
+    rows[np.isnan(costs)] = None
+    return X, costs, Answers.of(rows.tolist(), "number")
+
+
+@pytest.mark.parametrize("gate", ["auto", "logistic"])
+def test_a_gate_is_learned_where_not_all_experts_are_known_together(gate):
+    X, costs, answers = never_known_together()
+    router = CascadeRouter(gate=gate).fit(X, costs, answers=answers, prices=[0.01, 0.1, 1])
+    for candidate in router.candidates_:
+        experts = [expert for step in candidate.steps for expert in step]
+        assert not {1, 2} <= set(experts)
+
+
+def test_a_gate_for_given_steps_needs_rows_that_know_all_experts():
+    X, costs, answers = never_known_together()
+    costs[0] = 0.0  # the only row that knows both
+    router = CascadeRouter(steps=[0, 2], gate="logistic")
+    with pytest.raises(InvalidInputError, match="know the costs of all their experts"):
+        router.fit(X, costs, answers=answers, prices=[0.01, 0.1, 1])

@@ -18,6 +18,7 @@ from mild.routers.solver import (
     SAMPLE,
     LinearPath,
     Preconditioner,
+    SolverOptions,
     curvature_between,
     make_warm_start,
     minimise,
@@ -146,7 +147,7 @@ def test_iterations_count_where_they_saw_all_rows():
         assert_array_equal(begin.W, rough.W)
         assert begin.spent == (rough.n_iter if whole else 0)
         two_more = minimise(objective, begin.preconditioner, begin.W, 1e-13, 2)
-        assert begin.counted(two_more).n_iter == begin.spent + 2
+        assert begin.with_spent(two_more).n_iter == begin.spent + 2
 
 
 @pytest.mark.parametrize(("surrogate", "tied"), [("logistic", True), ("hinge", False)])
@@ -193,8 +194,8 @@ def test_steps_of_a_search_end_near_the_fits_they_stand_for(n):
         router = LinearRouter(margins=np.geomspace(0.3, 1.5, P) ** factor, alpha=1e-3)
         targets = training_targets(router, X, costs, None)
         walked = walked or LinearPath(X, targets.sample_weight)
-        found = walked.solve(targets, 1e-3, True, 1e-6, 300, 1, search_tol=1e-3)
-        exact = LinearPath(X, targets.sample_weight).solve(targets, 1e-3, True, 1e-9, 300, 1)
+        found = walked.search_step(targets, SolverOptions(1e-3), 1e-3)
+        exact = LinearPath(X, targets.sample_weight).solve(targets, SolverOptions(1e-3, tol=1e-9))
         every = LinearObjective(X, row_loss(targets, X.dtype), 1e-3)
         zero = every(np.zeros(every.shape))[0]
         gained = (zero - every(found.W)[0]) / (zero - exact.value)

@@ -294,9 +294,9 @@ def test_searches_on_the_same_rows_take_over_what_is_known(monkeypatch) -> None:
     X, costs = specialists(150)
     judge, judged = search_module._judge_block, []
 
-    def counted(data, fold, block, candidates, *rest):
-        judged.extend(candidate.key for candidate in candidates)
-        return judge(data, fold, block, candidates, *rest)
+    def counted(data, fold, block, *rest):
+        judged.extend(candidate.key for candidate in block.values())
+        return judge(data, fold, block, *rest)
 
     monkeypatch.setattr(search_module, "_judge_block", counted)
     families = ["linear", "regression", "knn", "stack"]

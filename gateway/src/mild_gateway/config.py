@@ -1,4 +1,4 @@
-"""The gateway's configuration, ``mild.toml`` or LiteLLM's file.
+"""The gateway's configuration, ``mild.toml``.
 
 The docstrings of the settings are their documentation: docs/reference/config.md is made of them.
 """
@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, IPvAnyNetwork, PlainValidator, ValidationI
 from pydantic.dataclasses import dataclass
 
 from mild.core import TARGET_PROBABILITY
+from mild.errors import DataFileError
 from mild_gateway.database.address import Address, AddressError, is_address, read_address
 from mild_gateway.experts.config import read_expert
 from mild_gateway.experts.config_file import (
@@ -32,7 +33,7 @@ from mild_gateway.experts.config_file import (
     read_toml,
     whole,
 )
-from mild_gateway.experts.expert import Expert, is_loopback
+from mild_gateway.experts.expert import CONNECT_SECONDS, Expert, is_loopback
 from mild_gateway.experts.secrets import (
     ENVIRONMENT,
     SecretError,
@@ -56,7 +57,9 @@ def _in_folder(value: object, info: ValidationInfo) -> object:
     """Paths of a file are relative to its folder."""
     if not isinstance(value, str | Path) or not value:
         problem("must be a path in quotes")
-    return value if info.context is None else info.context / Path(value).expanduser()
+    if info.context is None:
+        return value
+    return info.context / Path(value).expanduser()
 
 
 def _or(word: str, rule: str, holds: Callable[[Any], bool]) -> PlainValidator:
@@ -124,20 +127,14 @@ class RoutingSettings:
     """Whether a conversation stays with its expert. `"soft"`: unless another expert is cheaper
     even without the prompt cache.
     """
-    session_seconds: Positive = 3600.0
-    """How long a session is remembered after its last request."""
-    max_sessions: Annotated[int, whole(1, 100_000_000)] = 10_000
-    """Sessions that are remembered, over all workers; the oldest are forgotten first."""
-    fallback: Flag = True
-    """Whether another expert is asked if the chosen one fails."""
     max_attempts: Annotated[int, whole(1, 20)] = 3
-    """Attempts per request, over all experts."""
+    """Attempts per request, over all experts. With 1, no other expert is asked if the chosen one
+    fails.
+    """
     session_from_content: Flag = False
     """Whether a chat without a session id is recognised by its system prompt and first user
     message.
     """
-    cache_seconds: Positive = 300.0
-    """How long an endpoint's prompt cache is expected to last, for `pin_sessions = "soft"`."""
     on_novel: str | None = None
     """Name of the expert for requests that are far from the training data. Without it, the router
     chooses.
@@ -147,8 +144,8 @@ class RoutingSettings:
     settings of `[routing.target]`.
     """
     explore_max: _ShareBelowOne = 0.2
-    """With `explore = "auto"`, the largest share of the requests and of the expected dollars that
-    exploration may take.
+    """With `explore = "auto"`, the largest share of the requests that is explored. More than 2 % is
+    explored only while that takes at most this share of the expected dollars, too.
     """
 
 
@@ -160,8 +157,6 @@ class CascadeSettings:
     """How streamed requests are served: when an answer is accepted, or directly by one expert."""
     deadline_seconds: Positive | None = None
     """After this time the best answer so far is given."""
-    stuck_after: Annotated[int, whole(2)] | None = None
-    """After so many equal tool calls or errors in a row, the cascade starts one step higher."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -170,35 +165,21 @@ class LimitSettings:
 
     max_body_bytes: Annotated[int, whole(1024)] = 10_000_000
     """Longest body of a request; a longer one is answered with 413."""
-    max_headers: Annotated[int, whole(10)] = 100
-    """Most headers of a request."""
-    max_header_bytes: Annotated[int, whole(1024)] = 32_768
-    """Longest head of a request, with its address."""
-    header_seconds: Positive = 10.0
-    """Time for the head of a request; slower clients are disconnected."""
     body_seconds: Positive = 60.0
-    """Time for the body of a request."""
-    min_body_rate: Amount = 1000.0
-    """Least bytes per second of a body, on average, after 10 s; 0 for no such limit."""
-    keep_alive_seconds: Positive = 75.0
-    """How long an idle connection is kept open."""
-    max_connections: Annotated[int, whole(1)] = 4096
-    """Connections of each worker. Idle ones are closed for new ones; if none is idle, new ones are
-    answered with 503.
-    """
+    """Time for the body of a request; a slower one is answered with 408."""
     max_in_flight: Annotated[int, whole(1)] = 1000
-    """Requests that are served at a time, over all workers; further ones are answered with 429."""
-    max_bytes_in_flight: Annotated[int, whole(1024)] = 100_000_000
-    """Bytes of request bodies that each worker holds; further bodies are answered with 503."""
-    max_unread_bytes: Annotated[int, whole(1024)] = 96_000_000
-    """Bytes of answers that each worker holds for clients that do not read; beyond it, such
-    clients are cut off.
+    """Requests that each worker serves at a time; further ones are answered with 429. One key may
+    have half of them, unless there is only one key.
     """
     total_seconds: Positive | None = None
     """Longest time of a request with all its attempts. Without it, the sum of the experts' limits.
     """
+    accept_after_sigterm_seconds: Amount = 5.0
+    """How long new connections are still accepted after SIGTERM, while `/health/ready` says 503:
+    time for a proxy to notice. Ctrl-C on loopback does not wait.
+    """
     drain_seconds: Amount = 30.0
-    """Time that running requests have to finish after SIGTERM."""
+    """Time that running requests have to finish after that."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -206,27 +187,15 @@ class AccessSettings:
     """Who may ask, how often, and for how much."""
 
     require_key: Flag | None = None
-    """Whether requests need a key. Without it, they do unless the gateway listens on loopback."""
-    anonymous: Annotated[
-        str, Rule("must be a name", lambda x: x.isprintable() and 0 < len(x) <= 100)
-    ] = "anonymous"
-    """Name under which requests without a key are counted."""
+    """Whether requests need a key. Without it, they do unless the gateway listens on loopback. With true,
+    requests from this machine have no privileges.
+    """
     budget_day: Amount | None = None
     """Dollars that all keys together may spend per UTC day."""
     budget_month: Amount | None = None
     """Dollars that all keys together may spend per UTC month."""
     requests_per_minute: Annotated[int, whole(1)] | None = None
     """Limit for each key that has no limit of its own."""
-    when_store_lost: Literal["shed", "serve"] | None = None
-    """Whether requests are refused or served while the store cannot be reached. Without it,
-    `"shed"` with PostgreSQL and `"serve"` with SQLite.
-    """
-    lost_allowance: Amount = 0.0
-    """With `"serve"`, the dollars that each worker may spend per day while the store is lost."""
-    trust_loopback: Flag = True
-    """Whether requests from this machine are trusted. If false, keys are required by default and
-    there is no dashboard.
-    """
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -243,9 +212,7 @@ class LedgerSettings:
     keep_days: Positive = 30.0
     """Days after which rows are deleted."""
     max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
-    """Largest size of the ledger. Beyond it, requests without an answer are deleted first, then
-    the oldest rows.
-    """
+    """Largest size of the ledger. Beyond it, the oldest rows of the key that holds most are deleted."""
     keep_features: Flag = False
     """Whether the router's features of the text are stored, from which `mild learn` works without
     the text.
@@ -276,9 +243,9 @@ class GradingSettings:
     time and the answers are compared; `"exact"`: the right answers are in a file.
     """
     share: _Share = 0.05
-    """Share of the answers that is graded, of those whose expert the router chose."""
-    explored_share: _Share = 1.0
-    """Share of the answers that is graded, of those whose expert was drawn by exploration."""
+    """Share of the answers that is graded, of those whose expert the router chose. Of those whose
+    expert was drawn by exploration, all are.
+    """
     expert: Text | None = None
     """Name of the expert that scores or answers a second time. It never grades its own answers."""
     budget_day: Amount = 1.0
@@ -289,12 +256,6 @@ class GradingSettings:
     """For `"exact"`, the file with the right answers: a column `query` (or `prompt`, `question`)
     and a column `answer` (or `target`, `gold`).
     """
-    query_column: Text | None = None
-    """The column of queries in `references`, if it has another name."""
-    answer_column: Text | None = None
-    """The column of answers in `references`, if it has another name."""
-    max_tokens: Annotated[int, whole(1)] = 1024
-    """Longest reply of the grading expert."""
 
 
 _Url = Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/path", _URL.fullmatch)]
@@ -304,32 +265,19 @@ _Url = Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/pat
 class TracingSettings:
     """Where OpenTelemetry spans are sent. It needs `pip install "mild-gateway[otel]"`."""
 
-    enabled: Flag | None = None
-    """Whether spans are sent. Without it, if an endpoint is named, here or in
-    `OTEL_EXPORTER_OTLP_ENDPOINT`.
-    """
     endpoint: _Url | None = None
-    """Address that takes OTLP over HTTP. Without it, as the variables of OpenTelemetry say, or
-    else `http://127.0.0.1:4318/v1/traces`.
-    """
-    sample: _Share | None = None
-    """Share of the requests that is traced. Without it, as the variables of OpenTelemetry say, or
-    else all.
+    """Address that takes OTLP over HTTP. Without it, spans are sent if the variables of OpenTelemetry ask
+    for them, such as `OTEL_EXPORTER_OTLP_ENDPOINT`. `OTEL_TRACES_SAMPLER` says how many, and
+    `OTEL_SDK_DISABLED` stops them.
     """
 
 
 @dataclass(frozen=True, config=CONFIG)
 class DriftSettings:
-    """When experts and queries are flagged for drift, and who is told."""
+    """Whether experts and queries that have changed are flagged, and who is told."""
 
     enabled: Flag = True
     """Whether drift is looked for; it needs the ledger."""
-    alpha: _ShareBelowOne = 0.05
-    """Probability of any false flag on feedback or novelty while one router serves."""
-    baseline: Annotated[int, whole(20, 10_000)] = 200
-    """Judged answers of an expert with which later ones are compared."""
-    novel_share: _ShareBelowOne = 0.05
-    """Share of novel queries that does not count as drift."""
     webhook: _Url | None = None
     """Address that gets a POST with JSON for every new flag."""
 
@@ -362,14 +310,13 @@ class ServerSettings:
 class Settings:
     """Everything that the gateway is told.
 
-    Without a ``store`` there are no keys, and budgets last until the end. ``notes`` are sentences on
-    what the files say and mild does not use; ``source`` is the file, ``lines`` where its keys stand in it.
+    Without a ``store`` there are no keys, and budgets last until the end. ``source`` is the file,
+    ``lines`` where its keys stand in it. With ``cascade_by_name``, as in the demo, only the model
+    ``mild-cascade`` asks the router's cascade.
     """
 
-    internal: ClassVar = ("notes", "source", "lines")
+    internal: ClassVar = ("source", "lines", "cascade_by_name")
     other_keys: ClassVar = {
-        "litellm": "LiteLLM's configuration file, whose models are experts; `[experts.NAME]` adds to them.",
-        "store_env": "Environment variable that holds the address of the store, in place of `store`.",
         "store_file": "File with mode 0600 that holds the address of the store, in place of `store`.",
     }
     experts: tuple[Expert, ...] = ()
@@ -385,7 +332,9 @@ class Settings:
     port: Annotated[int, whole(0, 65535)] = 6060
     """Port on which the gateway listens."""
     workers: Annotated[int, whole(1, 256)] = 1
-    """Processes that serve. They share keys, budgets, limits and the ledger."""
+    """Processes that serve. They share keys, budgets, rates, sessions and the ledger; requests in
+    flight and the capacity of experts are counted by each of them.
+    """
     routing: RoutingSettings = RoutingSettings()
     """How an expert is chosen."""
     cascade: CascadeSettings = CascadeSettings()
@@ -406,27 +355,35 @@ class Settings:
     """Flags for experts and queries that have changed."""
     store: str | Address | None = None
     """Where keys and budgets are kept: the path of an SQLite file, which is created with mode
-    0600, or `postgresql://...` for several machines. Without it, `mild.sqlite` in the folder of
-    the configuration.
+    0600, `postgresql://...` for several machines, or `env:NAME` for the variable that holds such
+    an address. Without it, `mild.sqlite` in the folder of the configuration.
     """
     page: Annotated[bool | Literal["public"], _flag_or("public")] = True
-    """Whether the dashboard is served at `/`. With true, only on loopback; `"public"` opens
-    dashboard and metrics to everyone who can reach the gateway.
+    """Whether the dashboard is served at `/`. On loopback without keys, everyone on this machine sees
+    its figures; elsewhere it asks for an admin key. `"public"` opens dashboard and metrics to everyone
+    who can reach the gateway.
     """
-    notes: tuple[str, ...] = ()
     source: Path | None = None
+    cascade_by_name: bool = False
     lines: dict[tuple[str, ...], int] = field(default_factory=dict, compare=False, repr=False)
 
-    def place(self, *key: str) -> str:
+    def key_with_line(self, *key: str) -> str:
         """A key with the file and the line where it stands, to begin a message with."""
-        line, name = line_of(self.lines, key), ".".join(key)
-        return name if line is None else f"{self.source}, line {line}: {name}"
+        name = ".".join(key)
+        line = line_of(self.lines, key)
+        if line is None:
+            return name
+        return f"{self.source}, line {line}: {name}"
 
     @property
     def url(self) -> str:
         """Where the gateway listens."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        scheme = "http" if self.server.tls_certificate is None else "https"
+        host = self.host
+        if ":" in host:
+            host = f"[{host}]"
+        scheme = "https"
+        if self.server.tls_certificate is None:
+            scheme = "http"
         return f"{scheme}://{host}:{self.port}"
 
     @property
@@ -436,15 +393,9 @@ class Settings:
         >>> Settings(host="127.0.0.1").requires_key, Settings(host="0.0.0.0").requires_key
         (False, True)
         """
-        stated = self.access.require_key
-        trusted = self.access.trust_loopback and is_loopback(self.host)
-        return not trusted if stated is None else stated
-
-    @property
-    def sheds(self) -> bool:
-        """Whether all requests are refused while the store is lost."""
-        stated = self.access.when_store_lost
-        return isinstance(self.store, Address) if stated is None else stated == "shed"
+        if self.access.require_key is not None:
+            return self.access.require_key
+        return not is_loopback(self.host)
 
     @cached_property
     def longest_request(self) -> float:
@@ -455,19 +406,24 @@ class Settings:
         """
         if self.limits.total_seconds is not None:
             return self.limits.total_seconds
-        whole = max((expert.total_seconds for expert in self.experts), default=600.0)
-        failed = [expert.connect_seconds + expert.first_byte_seconds for expert in self.experts]
-        return whole + (self.routing.max_attempts - 1) * max(failed, default=0.0)
+        if not self.experts:
+            return 600.0 + (self.routing.max_attempts - 1) * CONNECT_SECONDS
+        total_seconds = max(expert.total_seconds for expert in self.experts)
+        first_byte = max(expert.first_byte_seconds for expert in self.experts)
+        return total_seconds + (self.routing.max_attempts - 1) * (CONNECT_SECONDS + first_byte)
 
     def expert(self, name: str) -> Expert | None:
         """The expert of that name."""
-        return next((expert for expert in self.experts if expert.name == name), None)
+        for expert in self.experts:
+            if expert.name == name:
+                return expert
+        return None
 
 
 def read_settings(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
 ) -> Settings:
-    """Read the configuration with its secrets: a TOML file, or LiteLLM's, which ends with .yaml or .yml.
+    """Read the configuration with its secrets from a TOML file.
 
     Paths in it are relative to its folder. DataFileError has a sentence for every problem, with file,
     line and key; it never shows a secret.
@@ -476,19 +432,15 @@ def read_settings(
     data: dict[str, Any] = dict(config.content)
     for key in data.keys() & Settings.internal:
         config.add_unknown((key,))
-    experts, notes = _experts(
-        config, data.pop("experts", {}), data.pop("litellm", None), environment
-    )
+    experts = _experts(config, data.pop("experts", {}), environment)
     _check_tls_pair(config)
     store = _store_location(config, environment)
     ledger = _ledger_table(config, store)
-    for key in ("store_env", "store_file"):
-        data.pop(key, None)
+    data.pop("store_file", None)
     data |= {
         "experts": experts,
         "store": store,
         "ledger": ledger,
-        "notes": notes,
         "source": config.path,
         "lines": config.lines,
     }
@@ -523,17 +475,15 @@ def read_ledger_location(
     return ledger.path
 
 
-def read_port(path: str | os.PathLike[str]) -> int:
-    """The port that a file names, or the default."""
-    port = _open(path).content.get("port")
-    return port if type(port) is int else Settings.port
-
-
 def _open(path: str | os.PathLike[str]) -> ConfigFile:
-    """A TOML file; in place of LiteLLM's, one that names that file and nothing else."""
+    """A TOML file; LiteLLM's own file is refused with the command that makes one of it."""
     file = Path(path)
     if file.suffix.lower() in (".yaml", ".yml"):
-        return ConfigFile(file, {"litellm": str(file.absolute())}, {})
+        raise DataFileError(
+            f"{file}: the configuration must be a TOML file. Make one of LiteLLM's: "
+            f"mild import-litellm {file} > mild.toml",
+            code="removed",
+        )
     return read_toml(file)
 
 
@@ -542,33 +492,21 @@ def _path_in(config: ConfigFile, path: str) -> Path:
     return config.path.resolve().parent / Path(path).expanduser()
 
 
-def _experts(
-    config: ConfigFile, tables: Any, litellm: Any, environment: Mapping[str, str]
-) -> tuple[tuple[Expert, ...], tuple[str, ...]]:
-    """Experts of LiteLLM's file first, where one is named; a table changes what it says."""
-    known: dict[str, Expert] = {}
-    notes: tuple[str, ...] = ()
-    if isinstance(litellm, str):
-        from mild_gateway.litellm_config import read_litellm
-
-        found, notes = read_litellm(_path_in(config, litellm), environment)
-        known = {expert.name: expert for expert in found}
-    elif litellm is not None:
-        config.add(("litellm",), "must be text in quotes")
+def _experts(config: ConfigFile, tables: Any, environment: Mapping[str, str]) -> tuple[Expert, ...]:
+    """The experts of the file, in its order."""
     if not isinstance(tables, dict):
         config.fail(("experts",), "must be a table")
+    experts = []
     for name in tables:
         location = ("experts", name)
         if name in ("mild", "mild-direct") or name.startswith("router-mild-"):
             config.add(location, "must have another name: this one makes the router choose")
-        expert = read_expert(config, location, name, environment, base=known.get(name))
+        expert = read_expert(config, location, name, environment)
         if expert is not None:
-            if expert.command is not None:
-                config.add(location, "must have a base_url: the gateway does not run commands")
-            known[name] = expert
-    if not known and not config.problems:
+            experts.append(expert)
+    if not experts and not config.problems:
         config.add(("experts",), "must name at least one expert: [experts.NAME]; got none")
-    return tuple(known.values()), notes
+    return tuple(experts)
 
 
 def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
@@ -585,44 +523,56 @@ def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
 
 def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str | Address:
     """The store that a file names: in ``store``, in a variable, or in a file of its own."""
-    names = ("store", "store_env", "store_file")
-    given = {name: config.content[name] for name in names if name in config.content}
-    key, value = next(iter(given.items()), ("store", STORE))
-    if len(given) > 1:
-        other = list(given)[1]
-        config.add((other,), f"must not be given together with {key}: both name the store")
+    key = "store"
+    if "store_file" in config.content:
+        key = "store_file"
+        if "store" in config.content:
+            rule = "must not be given together with store: both name the store"
+            config.add(("store_file",), rule)
+    value = config.content.get(key, STORE)
     if not isinstance(value, str) or not value:
-        rule = "must be the path of an SQLite file or postgresql://..."
-        config.add((key,), rule if key == "store" else "must be text in quotes")
+        if key == "store":
+            config.add((key,), "must be the path of an SQLite file or postgresql://...")
+        else:
+            config.add((key,), "must be text in quotes")
         return STORE
     try:
         if key == "store_file":
             return read_address(secret_from_file(_path_in(config, value)).value)
-        if key == "store_env" or value.startswith(ENVIRONMENT):
-            name = value.removeprefix(ENVIRONMENT)
-            return read_address(secret_from_environment(name, environment).value)
-        if not is_address(value):
-            return str(_path_in(config, value))
-        address = read_address(value)
-        if address.has_password:
-            check_safe_file(
-                config.path.stat(),
-                "holds a password, so only its owner may have access to the file",
-            )
-        return address
+        return _named_store(config, value, environment)
     except (AddressError, SecretError) as error:
         # Not quoted: an address may hold a password.
         config.add((key,), str(error))
         return STORE
 
 
+def _named_store(config: ConfigFile, value: str, environment: Mapping[str, str]) -> str | Address:
+    """The store that ``store`` names: a variable, an address, or the path of a file."""
+    # LiteLLM's way to name a variable is understood, too.
+    for prefix in ("env:", ENVIRONMENT):
+        if value.startswith(prefix):
+            secret = secret_from_environment(value.removeprefix(prefix), environment)
+            return read_address(secret.value)
+    if not is_address(value):
+        return str(_path_in(config, value))
+    address = read_address(value)
+    if address.has_password:
+        check_safe_file(
+            config.path.stat(),
+            "holds a password, so only its owner may have access to the file",
+        )
+    return address
+
+
 def _check_tls_pair(config: ConfigFile) -> None:
     """Refuse a certificate without its key, and a key without its certificate."""
     table = config.content.get("server")
-    given = {"tls_certificate", "tls_key"} & set(table if isinstance(table, dict) else ())
-    if len(given) == 1:
+    if not isinstance(table, dict):
+        return
+    keys = {"tls_certificate", "tls_key"} & set(table)
+    if len(keys) == 1:
         rule = "must be given together with the other: tls_certificate and tls_key are both needed"
-        config.add(("server", *given), rule)
+        config.add(("server", *keys), rule)
 
 
 def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
@@ -631,7 +581,8 @@ def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
     if not isinstance(table, dict):
         return table
     table = dict(table)
-    enabled, path = table.pop("enabled", True), table.pop("path", None)
+    enabled = table.pop("enabled", True)
+    path = table.pop("path", None)
     if not isinstance(enabled, bool):
         config.add(("ledger", "enabled"), "must be true or false")
     if path is not None and (not isinstance(path, str) or not path or is_address(path)):
@@ -641,8 +592,14 @@ def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
             "database, leave path out",
         )
         path = LEDGER
-    shared = path is None and isinstance(store, Address)
-    found = store if shared else _path_in(config, path or LEDGER)
-    if found == store and not shared:
-        config.add(("ledger", "path"), "must be another file than that of the store")
-    return table | {"path": found if enabled else None}
+    location: Path | Address
+    if path is None and isinstance(store, Address):
+        location = store
+    else:
+        location = _path_in(config, path or LEDGER)
+        if str(location) == store:
+            config.add(("ledger", "path"), "must be another file than that of the store")
+    table["path"] = None
+    if enabled:
+        table["path"] = location
+    return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,26 @@ from pydantic import TypeAdapter
 
 from mild.artifact import Router, load, mix_words
 from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
+from mild.policies import CascadePolicy
 from mild_gateway.config import CascadeSettings, ServerSettings, Settings, read_settings
 from mild_gateway.database import Address, DatabaseError
-from mild_gateway.experts.expert import Expert, is_loopback
+from mild_gateway.experts.expert import RETRIES, Expert, is_loopback
 from mild_gateway.experts.redaction import LONG
 from mild_gateway.experts.secrets import SecretError, check_safe_file
 from mild_gateway.grading import read_references
-from mild_gateway.selection.models import CASCADE, configured_name
+from mild_gateway.selection.models import (
+    CASCADE,
+    CASCADE_MODEL,
+    ROUTER_MODEL,
+    configured_name,
+    without_endpoint,
+)
 from mild_gateway.tracing import import_exporter, is_enabled
 
 # Fields of an expert that are not in the result; some headers are secrets.
 _HIDDEN = {*Expert.internal, "headers"}
+# Names that a sentence lists.
+_MOST_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +64,42 @@ class ConfigCheck:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, without any secret; ``ok`` if the gateway could start."""
         settings = self.settings
-        experts = {
-            expert.name: {"key": None if expert.secret is None else expert.secret.source}
-            | TypeAdapter(Expert).dump_python(expert, mode="json", exclude=_HIDDEN)
-            for expert in settings.experts
-        }
+        router_experts = None
+        if self.router is not None:
+            router_experts = self.router.expert_names
+        is_ok = not any(finding.kind == "error" for finding in self.findings)
         return {
             "config": self.config,
             "listens": settings.url,
             "workers": settings.workers,
-            "router": None if self.folder is None else str(self.folder),
-            "router_experts": None if self.router is None else self.router.expert_names,
-            "experts": experts,
+            "router": _text_or_none(self.folder),
+            "router_experts": router_experts,
+            "experts": {expert.name: _expert_document(expert) for expert in settings.experts},
             "requires_key": settings.requires_key,
             "budget_day": settings.access.budget_day,
             "budget_month": settings.access.budget_month,
             "requests_per_minute": settings.access.requests_per_minute,
-            "store": None if settings.store is None else str(settings.store),
-            "when_store_lost": "shed" if settings.sheds else "serve",
-            "ledger": None if settings.ledger.path is None else str(settings.ledger.path),
+            "store": _text_or_none(settings.store),
+            "ledger": _text_or_none(settings.ledger.path),
             "tracing": is_enabled(settings.tracing),
             "findings": [asdict(finding) for finding in self.findings],
-            "ok": not any(finding.kind == "error" for finding in self.findings),
+            "ok": is_ok,
         }
+
+
+def _text_or_none(value: object) -> str | None:
+    if value is None:
+        return None
+    return str(value)
+
+
+def _expert_document(expert: Expert) -> dict[str, Any]:
+    """The settings of an expert, and where its key is from."""
+    document: dict[str, Any] = {"key": None}
+    if expert.secret is not None:
+        document["key"] = expert.secret.source
+    document |= TypeAdapter(Expert).dump_python(expert, mode="json", exclude=_HIDDEN)
+    return document
 
 
 def check_config(
@@ -88,10 +110,17 @@ def check_config(
     A PostgreSQL store is read, not changed; no expert is asked and no port is opened.
     """
     settings = read_settings(config)
-    folder = settings.router if router is None else Path(router)
-    loaded = None if folder is None else load(folder)
-    findings = [*_postgres_findings(settings), *_tracing_findings(settings)]
-    findings += [*_tls_findings(settings), *_reference_findings(settings)]
+    folder = settings.router
+    if router is not None:
+        folder = Path(router)
+    loaded = None
+    if folder is not None:
+        loaded = load(folder)
+    findings: list[ConfigFinding] = []
+    findings += _store_findings(settings)
+    findings += _tracing_findings(settings)
+    findings += _tls_findings(settings)
+    findings += _reference_findings(settings)
     findings += find_problems(settings, loaded)
     return ConfigCheck(os.fspath(config), settings, folder, loaded, findings)
 
@@ -128,6 +157,18 @@ def check_against(settings: Settings, router: Router) -> list[ConfigFinding]:
     return findings
 
 
+def exposure_warning(settings: Settings) -> str | None:
+    """A sentence, where the gateway listens on a public address without a reverse proxy or TLS."""
+    server = settings.server
+    if is_loopback(settings.host) or server.trusted_proxies or server.tls_certificate is not None:
+        return None
+    return (
+        f"the gateway listens on {settings.host}, in the clear, and no reverse proxy is named: put one in "
+        "front of it, which limits slow and many connections, and name its address in "
+        "server.trusted_proxies; or set server.tls_certificate and server.tls_key."
+    )
+
+
 def find_problems(settings: Settings, router: Router | None = None) -> list[ConfigFinding]:
     """Everything that is worth knowing about settings and their router, errors first."""
     findings: list[ConfigFinding] = []
@@ -145,7 +186,6 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
     findings += _grading_findings(settings, router)
     findings += _exposure_findings(settings)
     findings += _sqlite_findings(settings)
-    findings += map(_note, settings.notes)
     order = ("error", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.kind))
 
@@ -162,41 +202,92 @@ def _served_router(settings: Settings, router: Router) -> Router:
 
 
 def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
-    given = {expert.name: expert for expert in settings.experts}
-    wanted = [configured_name(name) for name in router.expert_names]
-    missing = [name for name in dict.fromkeys(wanted) if name not in given]
-    extra = [expert for name, expert in given.items() if name not in wanted]
-    source = "the settings" if settings.source is None else str(settings.source)
-    for name in missing:
-        close = difflib.get_close_matches(name, [expert.name for expert in extra], n=1)
-        hint = "".join(f" Is it {one!r} ({given[one].place or source})?" for one in close)
+    """Experts of the router without an endpoint, and endpoints that the router does not know."""
+    router_names = list(dict.fromkeys(map(configured_name, router.expert_names)))
+    missing = without_endpoint(router_names, _names(settings))
+    unknown = [expert for expert in settings.experts if expert.name not in router_names]
+    source = "the settings"
+    if settings.source is not None:
+        source = str(settings.source)
+    hints = _likely_names(missing, unknown, source)
+    kind_of_unknown = _note
+    if missing:
+        kind_of_unknown = _warning
+    if len(missing) == len(router_names):
         yield _error(
-            f"{source} must name every expert of the router ({', '.join(dict.fromkeys(wanted))}); "
-            f"{name!r} is missing.{hint}"
+            f"{source} must have an endpoint for at least one expert of the router "
+            f"({_listed(router_names)}); it has none.{hints}"
         )
-    found = _warning if missing else _note
-    for expert in extra:
+    elif missing:
+        yield _warning(
+            f"{source} has no endpoint for {len(missing)} of the {len(router_names)} experts of the "
+            f"router, which decides without them: {_listed(missing)}.{hints}"
+        )
+    for expert in unknown:
         if expert.role != "fallback":
-            yield found(
-                f"{expert.place or source}: {expert.name} is not an expert of the router; it answers "
+            yield kind_of_unknown(
+                f"{expert.defined_at or source}: {expert.name} is not an expert of the router; it answers "
                 "only to its own name."
             )
 
 
+def _likely_names(missing: Sequence[str], unknown: Sequence[Expert], source: str) -> str:
+    """Questions about names that are probably misspelled, each with a space before it."""
+    origins = {expert.name: expert.defined_at or source for expert in unknown}
+    questions = ""
+    for name in missing:
+        for close in difflib.get_close_matches(name, origins, n=1):
+            questions += f" Is {name!r} the one called {close!r} ({origins[close]})?"
+    return questions
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are.
+
+    >>> _listed(["a", "b"]), _listed(list("abcdefgh"))
+    ('a, b', 'a, b, c, d, e and 3 more')
+    """
+    if len(names) <= _MOST_LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_LISTED])} and {len(names) - _MOST_LISTED} more"
+
+
+def _names(settings: Settings) -> list[str]:
+    """Names of the experts of the settings."""
+    return [expert.name for expert in settings.experts]
+
+
+def _fallbacks_among(settings: Settings, names: Iterable[str]) -> list[str]:
+    """Those of the names whose experts are kept back for failures."""
+    fallbacks = []
+    for name in names:
+        expert = settings.expert(name)
+        if expert is not None and expert.role == "fallback":
+            fallbacks.append(name)
+    return fallbacks
+
+
+def _present(settings: Settings, router: Router) -> list[int]:
+    """Indices of the router's experts that have an endpoint."""
+    absent = without_endpoint(router.expert_names, _names(settings))
+    return [k for k, name in enumerate(router.expert_names) if name not in absent]
+
+
 def _fallback_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
-    names = [expert.name for expert in settings.experts if expert.role == "fallback"]
+    names = _fallbacks_among(settings, _names(settings))
     if not names:
         return
-    if all(name in names for name in router.expert_names):
+    present = {router.expert_names[k] for k in _present(settings, router)}
+    if present and present <= set(names):
         yield _error(
             "the router must have an expert to choose, but all of its experts have "
             'role = "fallback".'
         )
-    if not settings.routing.fallback:
-        yield _warning(f"{', '.join(names)} can only be asked by name: routing.fallback is false.")
+    if settings.routing.max_attempts == 1:
+        yield _warning(f"{', '.join(names)} can only be asked by name: routing.max_attempts is 1.")
         return
-    routed = [settings.expert(name) for name in router.expert_names if name not in names]
-    attempts = sum(1 + expert.retries for expert in routed if expert is not None)
+    n_routed = len(set(router.expert_names) - set(names))
+    attempts = n_routed * (1 + RETRIES)
     if attempts >= settings.routing.max_attempts:
         yield _warning(
             f"{', '.join(names)} may never be asked: the other experts use up "
@@ -214,6 +305,8 @@ def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
         yield _error(
             f"routing.on_novel must be one of the router's experts ({known}); got {name!r}."
         )
+    elif settings.expert(name) is None:
+        yield _error(f"routing.on_novel must have an endpoint; {name!r} has none.")
     if router.novelty is None:
         yield _error(
             "routing.on_novel needs a router that records how far requests are from its training data; "
@@ -223,9 +316,8 @@ def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
 
 def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     """Whether the router meets the target, and at which trade-off."""
-    place = settings.place("routing", "target")
-    known = map(settings.expert, router.expert_names)
-    kept_back = [expert.name for expert in known if expert and expert.role == "fallback"]
+    key = settings.key_with_line("routing", "target")
+    kept_back = _fallbacks_among(settings, router.expert_names)
     if settings.routing.target is None:
         if kept_back and router.info.target is not None:
             yield _warning(
@@ -235,21 +327,23 @@ def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFindi
         return
     if kept_back:
         yield _error(
-            f"{place} needs all experts of the router, because its trade-offs were measured with all "
+            f"{key} needs all experts of the router, because its trade-offs were measured with all "
             f"of them; {', '.join(kept_back)} has "
             'role = "fallback". Remove that role, or use routing.price_weight.'
         )
         return
     try:
-        found = router.with_target(settings.routing.target.target)
+        solved = router.with_target(settings.routing.target.target).info.target
     except MildError as error:
-        yield _error(f"{place} cannot be used: {error}")
-    else:
-        solved = found.info.target
-        if solved is not None:
-            # Clients name a trade-off as router-mild-<t>.
-            weight = "" if solved.t is None else f" The trade-off is t = {solved.t:g}."
-            yield _note(f"{place}: {solved.sentence}{weight}")
+        yield _error(f"{key} cannot be used: {error}")
+        return
+    if solved is None:
+        return
+    sentence = f"{key}: {solved.sentence}"
+    if solved.t is not None:
+        # Clients name a trade-off as router-mild-<t>.
+        sentence += f" The trade-off is t = {solved.t:g}."
+    yield _note(sentence)
 
 
 def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
@@ -258,9 +352,17 @@ def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
             "the router must read texts, but it was fitted on numbers; save it with its text "
             "features: mild.save(router, folder, text=features)."
         )
+    elif router.text.kind == "vectors":
+        yield _error(
+            "the router must read texts, but it was fitted on vectors, which requests do not have; fit it "
+            "on texts, or with text features that compute the vectors."
+        )
     weight = settings.routing.price_weight
+    tried_weight = 1.0
+    if weight is not None:
+        tried_weight = weight
     try:
-        router.with_prices(price_weight=1.0 if weight is None else weight)
+        router.with_prices(price_weight=tried_weight)
     except (UnsupportedError, InvalidInputError) as error:
         if weight is not None:
             yield _error(f"routing.price_weight = {weight:g} cannot be used: {error}")
@@ -272,23 +374,20 @@ def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
 
 
 def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
-    policy, names = router.cascade, router.expert_names
+    policy = router.cascade
     if policy is None:
         if settings.cascade != CascadeSettings():
             yield _warning("[cascade] has no effect: the router is no cascade.")
         return
     if router.mix is None:
         (cascade,) = policy.cascades
-        steps = [", ".join(names[k] for k in step) for step in cascade.steps]
-        yield _note(
-            f"the model mild asks {'; then '.join(steps)}. The model mild-direct asks one expert."
-        )
+        yield _step_finding(settings, router, cascade)
     if settings.expert(CASCADE) is not None:
         yield _error(
             f"no expert must have the name {CASCADE!r}: it stands for the cascade in the ledger."
         )
-    asked = map(settings.expert, dict.fromkeys(configured_name(names[k]) for k in policy.order))
-    kept_back = [expert.name for expert in asked if expert and expert.role == "fallback"]
+    asked_names = [configured_name(router.expert_names[k]) for k in policy.order]
+    kept_back = _fallbacks_among(settings, dict.fromkeys(asked_names))
     if kept_back:
         yield _warning(
             f'the cascade does not ask {", ".join(kept_back)}, because of role = "fallback"; its answers '
@@ -299,6 +398,24 @@ def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
             "routing.price_weight changes only the models mild-direct and router-mild-<t>: the steps and "
             "thresholds of a cascade are those of its training."
         )
+
+
+def _step_finding(settings: Settings, router: Router, cascade: CascadePolicy) -> ConfigFinding:
+    """Whom the cascade asks in each step."""
+    model = ROUTER_MODEL
+    if settings.cascade_by_name:
+        model = CASCADE_MODEL
+    served = cascade.asking(_present(settings, router))
+    if served is None:
+        return _warning(
+            f"the cascade asks only experts without an endpoint: the model {model} asks one expert."
+        )
+    steps = []
+    for step in served.steps:
+        steps.append(", ".join(router.expert_names[k] for k in step))
+    return _note(
+        f"the model {model} asks {'; then '.join(steps)}. The model mild-direct asks one expert."
+    )
 
 
 def _mix_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
@@ -320,32 +437,32 @@ def _session_findings(settings: Settings) -> Iterator[ConfigFinding]:
     routing = settings.routing
     if routing.session_from_content and not routing.pin_sessions:
         yield _warning("routing.session_from_content has no effect: routing.pin_sessions is false.")
-    cached = any(expert.price_cached_in is not None for expert in settings.experts)
-    if routing.pin_sessions == "soft" and not cached:
+    has_cache_price = any(expert.price_cached_in is not None for expert in settings.experts)
+    if routing.pin_sessions == "soft" and not has_cache_price:
         yield _warning(
             'routing.pin_sessions = "soft" has no effect: no expert has a price_cached_in.'
         )
 
 
 def _grading_findings(settings: Settings, router: Router | None) -> Iterator[ConfigFinding]:
-    grading, place = settings.grading, partial(settings.place, "grading")
+    grading = settings.grading
+    key = partial(settings.key_with_line, "grading")
     if grading is None:
         return
     if settings.ledger.path is None:
-        yield _error(f"{place('method')} needs a ledger, where the scores are kept.")
+        yield _error(f"{key('method')} needs a ledger, where the scores are kept.")
     if grading.method == "exact":
         if grading.references is None:
-            yield _error(f"{place('references')} must name a file of right answers.")
+            yield _error(f"{key('references')} must name a file of right answers.")
         return
-    known = [expert.name for expert in settings.experts]
     expert = settings.expert(grading.expert or "")
     if expert is None:
-        rule = f"must be one of the experts ({', '.join(known)})"
-        yield _error(f"{place('expert')} {rule}; got {grading.expert!r}.")
+        rule = f"must be one of the experts ({', '.join(_names(settings))})"
+        yield _error(f"{key('expert')} {rule}; got {grading.expert!r}.")
         return
     if router is not None and expert.name in router.expert_names:
         yield _warning(
-            f"{place('expert')}: {expert.name} is an expert of the router, and does not grade its own "
+            f"{key('expert')}: {expert.name} is an expert of the router, and does not grade its own "
             "answers: nothing is learned about them here."
         )
 
@@ -357,7 +474,7 @@ def _reference_findings(settings: Settings) -> Iterator[ConfigFinding]:
         try:
             read_references(grading)
         except MildError as error:
-            yield _error(f"{settings.place('grading', 'references')}: {error}")
+            yield _error(f"{settings.key_with_line('grading', 'references')}: {error}")
 
 
 def _money_findings(settings: Settings) -> Iterator[ConfigFinding]:
@@ -371,30 +488,36 @@ def _money_findings(settings: Settings) -> Iterator[ConfigFinding]:
         yield _note("no expert has a price: spend is counted as 0.")
     for expert in settings.experts:
         if (expert.price_in is None) != (expert.price_out is None):
-            lacking = "price_in" if expert.price_in is None else "price_out"
-            yield _warning(f"{_place(expert)}{expert.name} has no {lacking}: counted as 0.")
-    day, month = access.budget_day, access.budget_month
+            lacking = "price_out"
+            if expert.price_in is None:
+                lacking = "price_in"
+            yield _warning(f"{_origin(expert)}{expert.name} has no {lacking}: counted as 0.")
+    day = access.budget_day
+    month = access.budget_month
     if day is not None and month is not None and day > month:
         yield _warning(f"access.budget_day (${day:g}) is above access.budget_month (${month:g}).")
 
 
 def _exposure_findings(settings: Settings) -> Iterator[ConfigFinding]:
     for expert in settings.experts:
-        parts = urlsplit(expert.base_url)
-        exposed = parts.scheme == "http" and not is_loopback(parts.hostname or "")
-        if exposed and expert.secret is not None:
+        address = urlsplit(expert.base_url)
+        is_exposed = address.scheme == "http" and not is_loopback(address.hostname or "")
+        if is_exposed and expert.secret is not None:
             yield _warning(
-                f"{_place(expert)}the key of {expert.name} is sent unencrypted, over http://."
+                f"{_origin(expert)}the key of {expert.name} is sent unencrypted, over http://."
             )
         if expert.secret is not None and len(expert.secret.value) < LONG:
             yield _warning(
-                f"{_place(expert)}the key of {expert.name} is too short to be redacted from answers "
+                f"{_origin(expert)}the key of {expert.name} is too short to be redacted from answers "
                 f"(fewer than {LONG} characters); it is redacted from error messages only."
             )
     if not settings.requires_key and not is_loopback(settings.host):
         yield _warning(
             f"anyone who can reach {settings.host} can spend money: access.require_key is false."
         )
+    warning = exposure_warning(settings)
+    if warning is not None:
+        yield _warning(warning)
     if settings.page == "public" and settings.ledger.keep_text and not is_loopback(settings.host):
         yield _warning(
             f"anyone who can reach {settings.host} can read the last requests on the status page without "
@@ -409,43 +532,46 @@ def _exposure_findings(settings: Settings) -> Iterator[ConfigFinding]:
 
 
 def _sqlite_findings(settings: Settings) -> Iterator[ConfigFinding]:
-    access, path = settings.access, settings.ledger.path
+    path = settings.ledger.path
     if isinstance(settings.store, Address) and path is not None and not isinstance(path, Address):
         yield _note(
             "the ledger is a file on this machine only, although the store is shared: ledger.path."
         )
-    if access.lost_allowance and settings.sheds:
-        yield _warning(
-            "access.lost_allowance has no effect: requests are refused while the store cannot be reached "
-            '(access.when_store_lost = "serve" uses it).'
-        )
 
 
-def _place(expert: Expert) -> str:
-    return f"{expert.place}: " if expert.place else ""
+def _origin(expert: Expert) -> str:
+    """File and line of an expert, to begin a message with; empty if it is not from a file."""
+    if not expert.defined_at:
+        return ""
+    return f"{expert.defined_at}: "
 
 
-def _postgres_findings(settings: Settings) -> Iterator[ConfigFinding]:
-    """Problems of a PostgreSQL store; an SQLite file is created when it is needed."""
-    address = settings.store
-    if not isinstance(address, Address):
-        return
-    from mild_gateway.database.engine import SCHEMA, inspect_database
+def _store_findings(settings: Settings) -> Iterator[ConfigFinding]:
+    """Problems of store and ledger; an SQLite file that is not there is created when it is needed."""
+    from mild_gateway.database.engine import inspect_database, shown_place
+    from mild_gateway.database.schema import SCHEMA
 
-    try:
-        version = inspect_database(address)
-    except DatabaseError as error:
-        yield _error(f"{address.shown}: the store cannot be used: {error}.")
-    except MildError as error:
-        yield _error(str(error))
-    else:
-        if version < SCHEMA:
-            yield _note(f"{address.shown}: its tables are created at the first start.")
+    # Both may be one PostgreSQL database.
+    for location in dict.fromkeys((settings.store, settings.ledger.path)):
+        if location is None:
+            continue
+        if not isinstance(location, Address) and not Path(location).is_file():
+            continue
+        shown = shown_place(location)
+        try:
+            schema = inspect_database(location)
+        except DatabaseError as error:
+            yield _error(f"{shown}: the store cannot be used: {error}.")
+        except MildError as error:
+            yield _error(str(error))
+        else:
+            if schema < SCHEMA:
+                yield _note(f"{shown}: its tables are created at the first start.")
 
 
 def _tracing_findings(settings: Settings) -> Iterator[ConfigFinding]:
     """The extra that traces need, where it is missing."""
-    if settings.tracing.enabled or settings.tracing.endpoint:
+    if settings.tracing.endpoint is not None:
         try:
             import_exporter()
         except MissingExtraError as error:
@@ -457,8 +583,8 @@ def _tls_findings(settings: Settings) -> Iterator[ConfigFinding]:
     try:
         check_tls(settings.server)
         if settings.server.tls_key is not None:
-            place = settings.place("server", "tls_key")
-            check_safe_file(settings.server.tls_key.stat(), f"{place} names a file")
+            key = settings.key_with_line("server", "tls_key")
+            check_safe_file(settings.server.tls_key.stat(), f"{key} names a file")
     except InvalidInputError as error:
         yield _error(str(error))
     except SecretError as error:

@@ -24,32 +24,17 @@ ERROR_CODES = tuple(
     ErrorCode(*line)
     for line in (
         # The protocol.
-        ("400", "invalid_http", "The request is not HTTP/1.1 or 1.0: its request line, a header or "
-         "a chunk "
-         "is malformed, or the method is unknown.", "Use an ordinary HTTP client."),
-        ("400", "invalid_framing", "`Content-Length` is malformed, given twice or beside "
-         "`Transfer-Encoding`, or the transfer coding is not `chunked`.", "Send one valid length."),
-        ("400", "invalid_target", "The target of the request is not a path.", "Request a path such as "
-         "`/v1/models`."),
         ("400", "invalid_host", "The header `Host` is missing, malformed or given twice.",
          "Send one `Host`."),
-        ("400", "upgrade_not_supported", "The client asks for WebSocket or CONNECT.", "Use plain HTTP."),
-        ("408", "body_too_slow", "The body came more slowly than `min_body_rate`.",
-         "Send it faster, or change `min_body_rate` in `[limits]`."),
-        ("408", "request_timeout", "The head took longer than `header_seconds`, or the body longer than "
-         "`body_seconds`.", "Send it faster, or raise the limit in `[limits]`."),
+        ("408", "request_timeout", "The body took longer than `body_seconds`.",
+         "Send it faster, or raise the limit in `[limits]`."),
         ("413", "request_too_large", "The body is longer than `max_body_bytes`.",
          "Shorten it, or raise the limit in `[limits]`."),
-        ("431", "head_too_large", "Address, headers or trailers are longer than `max_header_bytes`, "
-         "or more "
-         "than `max_headers`.", "Send fewer headers, or raise the limit in `[limits]`."),
-        ("431", "pipeline_full", "Too many requests wait on one connection.",
-         "Wait for answers, or open more connections."),
         # The request.
-        ("400", "invalid_body", "The body is not a JSON object in UTF-8, or has more than 50,000 "
-         "lists and "
-         "objects, 500,000 values, 10,000 fields or 100 levels. Where a request is translated, also a "
-         "number that is not finite.", "Correct the body."),
+        ("400", "invalid_body", "The body is not a JSON object in UTF-8, or is nested too deeply. Where a "
+         "request is translated, also a number that is not finite.", "Correct the body."),
+        ("400", "duplicate_key", "An object in the body has a key twice: endpoints differ in which of the "
+         "two values they take.", "Remove one of the two."),
         ("400", "invalid_type", "A field has another type than the API says, such as `stream: \"yes\"`.",
          "Correct the field that `param` names."),
         ("400", "missing_required_parameter", "`messages`, `prompt`, `input`, or `max_tokens` of "
@@ -83,6 +68,12 @@ ERROR_CODES = tuple(
         ("400", "no_capable_expert", "No expert can serve the request: its images, tools, schema or "
          "length. "
          "The message has the reason for each expert.", "Change the request, or add an expert."),
+        ("400", "uncountable_input", "A budget applies, the request has input whose tokens cannot be "
+         "counted (a document, a recording, an image by address, a hosted tool, or what the endpoint "
+         "keeps), and the expert has no `context`.", "Set `context`, or send text."),
+        ("400", "unpriced_service", "A budget applies, and `service_tier`, `speed` or `inference_geo` "
+         "chooses a service with a price of its own.", "Leave the field out, or name an expert that has "
+         "it in `extra`, with its prices."),
         # Feedback.
         ("400", "invalid_feedback", "Feedback has no `request_id`, not exactly one of `score` and "
          "`correct`, or a score outside [0, 1].", "Correct the body."),
@@ -100,12 +91,10 @@ ERROR_CODES = tuple(
          "Send a key of `mild keys add`."),
         ("402", "insufficient_quota", "A budget has too little left. The message says when it renews.",
          "Wait, lower `max_tokens`, or raise the budget."),
-        ("403", "admin_key_required", "The metrics need an admin key.",
+        ("403", "admin_key_required", "The metrics, or the figures of the dashboard, need an admin key.",
          "Create one with `mild keys add NAME --admin`."),
         ("403", "cross_site_request", "A web page of another site asks a gateway without keys.",
          "Name its origin in `cors_origins`."),
-        ("403", "page_closed", "The dashboard is not served here.",
-         "Open it on loopback, or set `page = \"public\"`."),
         ("403", "unknown_host", "A foreign `Host` at a gateway without keys on loopback.",
          "Use localhost, or set `require_key = true` behind a proxy."),
         ("429", "budget_held", "Running requests hold the rest of a budget.", _RETRY),
@@ -113,11 +102,8 @@ ERROR_CODES = tuple(
          "that limit.", _RETRY),
         ("503", "store_unavailable", "The store of keys and budgets cannot be reached.", _RETRY),
         # Load.
-        ("429", "overloaded", "`max_in_flight` requests are running (or three quarters of that, and this "
-         "key has a quarter), the experts are full, or too many decisions wait to be explained.", _RETRY),
-        ("503", "overloaded", "`max_connections`, `max_bytes_in_flight` or `max_unread_bytes` is "
-         "reached.",
-         _RETRY),
+        ("429", "overloaded", "`max_in_flight` requests are running, or half of that are of this key and "
+         "there are others, the experts are full, or too many decisions wait to be explained.", _RETRY),
         # Experts.
         ("400", "expert_unsupported", "The expert does not support something in the request.",
          "Change the request, or ask another expert."),
@@ -135,10 +121,6 @@ ERROR_CODES = tuple(
         ("502", "expert_server", "The expert answered with a server error.", _RETRY_LATER),
         ("502", "stream_broken", "In an `error` event: the stream broke off after its first byte.",
          _RETRY_LATER),
-        ("503", "experts_cooling_down", "All experts asked for a pause.", _RETRY),
-        ("503", "experts_unavailable", "All experts have failed repeatedly and are not asked for a "
-         "while.",
-         _RETRY),
         ("504", "expert_timeout", "The expert did not answer in time.",
          "Send the request again, or raise the expert's time limits."),
         ("504", "total_timeout", "The request with all its attempts took too long.",

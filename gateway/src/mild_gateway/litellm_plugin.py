@@ -78,21 +78,26 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         self._selector = ExpertSelector(router, RoutingSettings(price_weight, text=text))
         self._text = text
 
-    def order(self, model: str, given: object) -> list[str]:
+    def order(self, model: str, content: object) -> list[str]:
         """Model names for a request, the one to ask first in front; the model itself if it is not mild's.
 
-        ``given`` is the list of messages, the input of the Responses API, or a prompt.
+        ``content`` is the list of messages, the input of the Responses API, or a prompt.
         """
         selector = self._selector
         if not _is_routed(model):
             return [model]
-        wanted = read_model(model, selector.names, selector.fixed is None)
-        selector.check_weight(wanted.price_weight)
-        text = request_text({"input": given}, self._text)
-        scores = selector.score(text, wanted.price_weight)
-        climb = selector.climb(wanted, scores, {}, {})
-        order = [*(() if climb is None else climb.first_step()), *scores.order]
-        return list(dict.fromkeys(configured_name(selector.names[k]) for k in order))
+        takes_weight = selector.fixed_weight_reason is None
+        model_request = read_model(model, selector.names, takes_weight)
+        selector.check_weight(model_request.price_weight)
+        text = request_text({"input": content}, self._text)
+        scores = selector.score(text, model_request.price_weight)
+        experts = list(scores.order)
+        cascade_plan = selector.cascade_plan(model_request, scores, {}, {})
+        if cascade_plan is not None:
+            experts = [*cascade_plan.first_step(), *experts]
+        names = [configured_name(selector.names[k]) for k in experts]
+        # Each name once, in this order.
+        return list(dict.fromkeys(names))
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -101,7 +106,7 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         model = data.get("model")
         if isinstance(model, str) and _is_routed(model):
             try:
-                data["model"] = self.order(model, _given(data))[0]
+                data["model"] = self.order(model, _content(data))[0]
             except Refusal as refusal:
                 raise HTTPException(refusal.status, refusal.message) from None
         return data
@@ -155,5 +160,9 @@ def _is_routed(model: str) -> bool:
     return model in (ROUTER_MODEL, DIRECT_MODEL) or model.startswith("router-mild-")
 
 
-def _given(data: Mapping[str, Any]) -> object:
-    return next((data[key] for key in ("messages", "input", "prompt") if data.get(key)), None)
+def _content(data: Mapping[str, Any]) -> object:
+    """The messages of a request, its input, or its prompt."""
+    for key in ("messages", "input", "prompt"):
+        if data.get(key):
+            return data[key]
+    return None

@@ -27,7 +27,8 @@ class LogFormatter(logging.Formatter):
         self._redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        level, text = record.levelname.lower(), self._redact(super().format(record))
+        level = record.levelname.lower()
+        text = self._redact(super().format(record))
         if not self._as_json:
             return f"{level}: {text}"
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -85,24 +86,25 @@ class EventLog:
         **fields: Any,
     ) -> None:
         """Log an event of a class; ``fields`` are those of a JSON line, ``error`` adds its traceback."""
-        found = self._classes.get(events)
-        if found is None:
+        earlier = self._classes.get(events)
+        if earlier is None:
             logger.log(level, message, exc_info=error, extra=fields)
             self._classes[events] = _Events(level, message, fields, self._clock())
         else:
-            found.count += 1
-            found.message = message
+            earlier.count += 1
+            earlier.message = message
 
-    def write(self, least_seconds: float = LINE_SECONDS) -> None:
+    def write(self, min_seconds: float = LINE_SECONDS) -> None:
         """Write what is due: a line for each class with events since its last line."""
         now = self._clock()
-        for events, found in list(self._classes.items()):
-            seconds = now - found.written
-            if seconds < least_seconds:
+        for name, events in list(self._classes.items()):
+            seconds = now - events.written
+            if seconds < min_seconds:
                 continue
-            if not found.count:
-                del self._classes[events]
+            if not events.count:
+                del self._classes[name]
                 continue
-            more = f"{found.message} ({found.count:,} more in {seconds:.0f} s)"
-            logger.log(found.level, more, extra={**found.fields, "count": found.count})
-            found.written, found.count = now, 0
+            message = f"{events.message} ({events.count:,} more in {seconds:.0f} s)"
+            logger.log(events.level, message, extra={**events.fields, "count": events.count})
+            events.written = now
+            events.count = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import (
@@ -21,14 +22,14 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
 from mild_gateway.experts.errors import FAILURES
 from mild_gateway.ledger.records import OUTCOMES
 
 NO_EXPERT = "none"
-_STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "431", "503", "other")
+_STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "503", "other")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
 #: Why an answer that was picked to be graded has no grade.
@@ -87,24 +88,22 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "Answers that were picked to be graded and have no grade.",
         ("reason",),
     ),
-    "mild_reloads_total": ("counter", "Reloads of the router by workers.", ("result",)),
-    "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),
-    "mild_unread_cut_total": (
+    "mild_reloads_total": (
         "counter",
-        "Connections that were cut because the client did not read.",
-        (),
+        "New versions of the router that a worker took over, or refused.",
+        ("result",),
     ),
+    "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),
     "mild_ledger_dropped_total": ("counter", "Rows that are missing from the ledger.", ()),
     "mild_in_flight": ("sum", "Requests being served.", ()),
     "mild_ledger_waiting": ("sum", "Ledger rows not yet written.", ()),
     "mild_ledger_waiting_bytes": ("sum", "Bytes of ledger rows not yet written.", ()),
     "mild_ledger_trouble": ("max", "1 while the ledger cannot be written.", ()),
     "mild_store_trouble": ("max", "1 while the store cannot be reached.", ()),
-    "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open, for all keys.", ("expert",)),
-    "mild_breaker_open_keys": ("max", "Keys for which the expert is not asked.", ("expert",)),
-    "mild_cool_down_seconds": (
+    "mild_router_trouble": ("max", "1 while a new version of the router is refused.", ()),
+    "mild_expert_asked_last": (
         "max",
-        "Seconds until an expert that asked for a pause is asked again.",
+        "1 while an expert that cannot be reached is asked after the others, for all keys.",
         ("expert",),
     ),
     "mild_drift": (
@@ -137,6 +136,16 @@ SPEND = {
 }
 
 
+def forget_dead_workers(folder: Path) -> None:
+    """Drop the gauges of workers that were killed; what they counted stays."""
+    for file in folder.glob("gauge_live*_*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
+
+
 class Metrics:
     """Metrics of one process."""
 
@@ -149,18 +158,19 @@ class Metrics:
             if kind == "counter":
                 family = Counter(name, text, labels, registry=registry)
             elif kind == "histogram":
-                buckets = _SMALL_SECONDS if name == "mild_overhead_seconds" else _SECONDS
+                buckets: Sequence[float] = _SECONDS
+                if name == "mild_overhead_seconds":
+                    buckets = _SMALL_SECONDS
                 family = Histogram(name, text, labels, registry=registry, buckets=buckets)
             else:
                 mode: Any = f"live{kind}"
                 family = Gauge(name, text, labels, registry=registry, multiprocess_mode=mode)
-            values = [(*experts, NO_EXPERT) if one == "expert" else _LABELS[one] for one in labels]
-            if name == "mild_reloads_total":
-                values = [_LABELS["reload"]]
             # Every series is there from the start, at 0.
-            for combination in product(*values):
-                series = family.labels(*combination) if labels else family
-                self._series[name, *combination] = series
+            for values in product(*_label_values(name, labels, experts)):
+                series = family
+                if labels:
+                    series = family.labels(*values)
+                self._series[name, *values] = series
         self._registry = registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             self._registry = CollectorRegistry()
@@ -181,8 +191,10 @@ class Metrics:
 
     def refused(self, status: int) -> None:
         """Count a request that was refused before the ledger."""
-        text = str(status)
-        self.add("mild_refused_total", text if text in _STATUSES else "other")
+        label = str(status)
+        if label not in _STATUSES:
+            label = "other"
+        self.add("mild_refused_total", label)
 
     def value(self, name: str, **labels: str) -> float | None:
         """Value of a counter or a gauge, over all workers."""
@@ -191,6 +203,19 @@ class Metrics:
     def render(self) -> bytes:
         """The page that Prometheus reads."""
         return generate_latest(self._registry)
+
+
+def _label_values(name: str, labels: Sequence[str], experts: Sequence[str]) -> list[Sequence[str]]:
+    """For each label of a family, the values that it takes."""
+    if name == "mild_reloads_total":
+        return [_LABELS["reload"]]
+    values: list[Sequence[str]] = []
+    for label in labels:
+        if label == "expert":
+            values.append((*experts, NO_EXPERT))
+        else:
+            values.append(_LABELS[label])
+    return values
 
 
 class _SpendCollector(Collector):
@@ -202,10 +227,11 @@ class _SpendCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         spend = self._spend()
         rows = [("all", spend["all"]), *spend["keys"].items()]
-        for what, text in SPEND.items():
-            family = GaugeMetricFamily(f"mild_{what}_dollars", text, labels=("key", "period"))
+        for quantity, text in SPEND.items():
+            family = GaugeMetricFamily(f"mild_{quantity}_dollars", text, labels=("key", "period"))
             for key, lines in rows:
                 for period in ("day", "month"):
-                    if lines[period][what] is not None:
-                        family.add_metric((key, period), lines[period][what])
+                    dollars = lines[period][quantity]
+                    if dollars is not None:
+                        family.add_metric((key, period), dollars)
             yield family

@@ -46,8 +46,10 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
         super().__init__(message)
         self.status = status
         self.message = message
-        other = "server_error" if status >= 500 else "invalid_request_error"
-        self.kind = _KINDS.get(status, other)
+        other_kind = "invalid_request_error"
+        if status >= 500:
+            other_kind = "server_error"
+        self.kind = _KINDS.get(status, other_kind)
         self.code = code
         self.param = param
         self.headers = dict(headers or {})

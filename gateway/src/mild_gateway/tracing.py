@@ -38,34 +38,33 @@ logger = logging.getLogger("mild_gateway")
 
 
 def is_enabled(settings: TracingSettings, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether spans are sent: the file says so or names an endpoint, or the standard variables do."""
-    if settings.enabled is not None:
-        return settings.enabled
+    """Whether spans are sent: the file names an endpoint, or the standard variables ask for them."""
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or exporter == "none":
         return False
-    named = exporter == "otlp" or any(environment.get(name) for name in _ENDPOINTS)
-    return settings.endpoint is not None or named
+    if settings.endpoint is not None or exporter == "otlp":
+        return True
+    return any(environment.get(name) for name in _ENDPOINTS)
 
 
 def open_tracing(settings: TracingSettings) -> Tracing | None:
     """Tracing as the settings and the variables ``OTEL_*`` say; None where it is off.
 
-    MissingExtraError if the file turns it on without the extra ``otel``. Where only the variables do, it is
-    logged, because they may be meant for other programs.
+    MissingExtraError if the file names an endpoint and the extra ``otel`` is missing. Where only the
+    variables ask for traces, that is logged, because they may be meant for other programs.
     """
     if not is_enabled(settings):
         return None
     try:
         exporter = import_exporter()
     except MissingExtraError as error:
-        if settings.enabled or settings.endpoint is not None:
+        if settings.endpoint is not None:
             raise
         logger.warning("the OTEL_* variables ask for traces, but none are sent: %s", error)
         return None
     # A line per failure is enough; the exporter logs every retry, too.
     logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.ERROR)
-    return Tracing(make_provider(exporter(endpoint=settings.endpoint), settings))
+    return Tracing(make_provider(exporter(endpoint=settings.endpoint)))
 
 
 def import_exporter() -> type[OTLPSpanExporter]:
@@ -78,12 +77,14 @@ def import_exporter() -> type[OTLPSpanExporter]:
     return OTLPSpanExporter
 
 
-def make_provider(exporter: SpanExporter, settings: TracingSettings) -> TracerProvider:
-    """A provider that sends to the exporter in batches, from a thread of its own."""
+def make_provider(exporter: SpanExporter) -> TracerProvider:
+    """A provider that sends to the exporter in batches, from a thread of its own.
+
+    Which requests are traced is up to ``OTEL_TRACES_SAMPLER``, by default all.
+    """
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
     service: dict[str, Any] = {"service.version": __version__}
     # The SDK reads the name from these; what is given here would replace it.
@@ -91,10 +92,7 @@ def make_provider(exporter: SpanExporter, settings: TracingSettings) -> TracerPr
         "OTEL_RESOURCE_ATTRIBUTES", ""
     ):
         service["service.name"] = "mild"
-    sampler = None if settings.sample is None else ParentBasedTraceIdRatio(settings.sample)
-    provider = TracerProvider(
-        sampler=sampler, resource=Resource.create(service), shutdown_on_exit=False
-    )
+    provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
@@ -144,18 +142,26 @@ class RequestTrace:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         self.attempts += 1
-        address, parent = urlsplit(expert.base_url), set_span_in_context(self._span)
+        address = urlsplit(expert.base_url)
+        port = address.port
+        if not port:
+            port = 80
+            if address.scheme == "https":
+                port = 443
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": self._operation,
             "gen_ai.provider.name": expert.api,
             "gen_ai.request.model": expert.model,
             "server.address": address.hostname or "",
-            "server.port": address.port or (443 if address.scheme == "https" else 80),
+            "server.port": port,
             "mild.expert": expert.name,
             "mild.attempt": self.attempts,
         }
         self._attempt = self._tracing.tracer.start_span(
-            f"{self._operation} {expert.model}", parent, SpanKind.CLIENT, attributes
+            f"{self._operation} {expert.model}",
+            set_span_in_context(self._span),
+            SpanKind.CLIENT,
+            attributes,
         )
         sent = {name: value for name, value in headers.items() if name != "tracestate"}
         self._tracing.propagator.inject(sent, set_span_in_context(self._attempt))
@@ -185,7 +191,10 @@ class RequestTrace:
         )
         failed = record.outcome in ("cut", "failed")
         error = record.error or record.outcome
-        self.end_attempt(usage, error if failed else None)
+        if failed:
+            self.end_attempt(usage, error)
+        else:
+            self.end_attempt(usage)
         span = self._span
         if span.is_recording():
             span.update_name(f"{self._operation} {record.asked}")
@@ -225,8 +234,10 @@ def _decision(selection: Selection | None) -> dict[str, Any]:
         reason = "named"
     elif selection.pinned_by is not None:
         reason = "session"
+    elif selection.explored:
+        reason = "explored"
     else:
-        reason = "explored" if selection.explored else "router"
+        reason = "router"
     expected = selection.expected or {}
     return _known(
         {

@@ -120,9 +120,9 @@ async def test_without_a_known_key_nobody_passes_where_one_is_needed(place, auth
 
 async def test_where_no_key_is_needed_any_word_will_do_but_not_a_false_key_of_ours(place):
     key = place.add_key("alice")
-    async with Started(place.access(anonymous="guest")) as access:
+    async with Started(place.access()) as access:
         for word in (None, "Bearer sk-anything", "Basic x"):
-            assert access.identify(word).name == "guest"
+            assert access.identify(word).name == "anonymous"
         assert access.identify(key).name == "alice"
         with pytest.raises(Refusal) as caught:
             access.identify("Bearer mild-wrong")
@@ -363,6 +363,50 @@ async def test_a_request_that_is_given_up_while_it_waits_holds_nothing(place):
         access.settle(await access.reserve(guest, 1.0), 0.0)
 
 
+async def test_one_key_cannot_hold_the_budget_of_all(place):
+    alice_key, bob_key = place.add_key("alice"), place.add_key("bob")
+    async with Started(place.access(host="0.0.0.0", budget_day=1)) as access:
+        alice, bob = access.identify(alice_key), access.identify(bob_key)
+        held = await access.reserve(alice, 0.3)
+        with pytest.raises(Refusal) as caught:
+            await access.reserve(alice, 0.3)
+        refusal = refused(caught, 429, "budget_held")
+        assert "the requests in progress of this key have reserved half" in refusal.message
+        # Nor may it enlarge what it holds.
+        with pytest.raises(Refusal) as caught:
+            await access.enlarge(held, 0.51)
+        refused(caught, 402, "insufficient_quota")
+        other = await access.reserve(bob, 0.5)
+        access.settle(other, 0.0)
+        access.settle(held, 0.0)
+        with pytest.raises(Refusal) as caught:
+            await access.reserve(alice, 0.6)
+        refusal = refused(caught, 402, "insufficient_quota")
+        assert refusal.message == (
+            "This request may cost $0.60, and $1.00 is left of the gateway's budget for the day, of which "
+            "one key may reserve at most half while there are other keys. It renews at 2027-01-16 00:00 "
+            "UTC; a request with a smaller max_tokens may fit now."
+        )
+
+
+async def test_the_only_key_may_hold_the_budget_of_all(place):
+    key = place.add_key("alice")
+    async with Started(place.access(host="0.0.0.0", budget_day=1)) as access:
+        access.settle(await access.reserve(access.identify(key), 1.0), 0.0)
+
+
+async def test_a_changed_limit_holds_for_the_same_key(place):
+    key = place.add_key("alice", day=1)
+    async with Started(place.access(host="0.0.0.0")) as access:
+        with pytest.raises(Refusal):
+            await access.reserve(access.identify(key), 2.0)
+        store = place.store()
+        store.change_key("alice", {"budget_day": parts_of(5)})
+        store.close()
+        await until(lambda: access.identify(key).budget_day == parts_of(5))
+        access.settle(await access.reserve(access.identify(key), 2.0), 0.0)
+
+
 async def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(file_place):
     async with Started(file_place.access(patience=0.01, budget_day=1)) as access:
         guest = access.identify(None)
@@ -457,8 +501,7 @@ async def test_the_document_of_spend_covers_all_workers_and_keys(place):
 
 async def test_when_the_store_fails_nobody_is_left_waiting(file_place):
     key = file_place.add_key("alice", rpm=100)
-    shed = file_place.access(workers=2, patience=0.2, when_store_lost="shed")
-    async with Started(shed) as access:
+    async with Started(file_place.access(workers=2, patience=0.2)) as access:
         caller = access.identify(key)
         other = sqlite3.connect(file_place.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -552,20 +595,3 @@ async def test_who_leaves_waits_for_others_that_write(file_place, monkeypatch, c
     other.close()
     assert left == 0
     assert not caplog.records
-
-
-def test_a_clock_that_was_a_year_ahead_leaves_the_days_budget_to_its_day(place):
-    alice = place.add_key("alice", day=1.0)
-
-    async def test():
-        access = place.access()
-        await access.start()
-        caller = access.identify(alice)
-        for now in (NOON + 365 * 86_400, NOON):
-            place.now = now
-            reservation = await access.reserve(caller, 0.75)
-            access.settle(reservation, 0.75)
-        await access.close()
-        return [account.period for account in reservation.accounts]
-
-    assert run(test) == ["2027-01-15", "2027-01"] * 2

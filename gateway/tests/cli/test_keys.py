@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from mild_gateway.access.accounts import Account, Batch, Settlement
 from mild_gateway.access.keys import digest_of
 from mild_gateway.access.periods import periods_at
-from mild_gateway.access.store import AccessStore, Account, Batch, Settlement
+from mild_gateway.access.store import AccessStore
 
 
 @pytest.fixture
@@ -143,6 +144,58 @@ def test_a_change_of_keys_waits_for_running_gateways(place, monkeypatch):
     assert store.stale_processes(store.moment()) == 1
     assert store.stale_processes(store.moment() + 10) == 0
     store.close()
+
+
+def test_limits_change_without_a_new_key(place):
+    key = place.run("add", "alice", "--budget-day", 5, "--rpm", 60).out.strip()
+    done = place.run("change", "alice", "--budget-day", 8, "--budget-month", 50, "--rpm", "none")
+    assert (done.code, done.out) == (0, "alice is changed.\n")
+    store = opened(place.folder / "keys.sqlite")
+    (kept,) = store.read_keys()
+    assert kept.digest == digest_of(key, store.salt())
+    assert (kept.budget_day, kept.budget_month) == (8 * 10**9, 50 * 10**9)
+    assert (kept.requests_per_minute, kept.admin) == (None, False)
+    place.run("change", "alice", "--budget-day", "none", "--admin")
+    (kept,) = store.read_keys()
+    store.close()
+    assert (kept.budget_day, kept.budget_month, kept.admin) == (None, 50 * 10**9, True)
+    changed = json.loads(place.run("change", "alice", "--no-admin", "--json").out)
+    assert changed == {"name": "alice", "changed": ["admin"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("alice",), "nothing_to_change"),
+        (("alice", "--budget-day", "much"), "invalid_budget_day"),
+        (("alice", "--budget-month", "-1"), "invalid_budget_month"),
+        (("alice", "--rpm", "0"), "invalid_requests_per_minute"),
+        (("alice", "--rpm", "9" * 20), "invalid_requests_per_minute"),
+        (("nobody", "--rpm", "5"), "invalid_input"),
+    ],
+)
+def test_a_change_that_is_no_change_is_refused(place, words, code):
+    place.run("add", "alice", "--budget-day", 5)
+    done = place.run("change", *words, "--json")
+    assert done.code == 1
+    assert json.loads(done.out)["code"] == code
+    (row,) = json.loads(place.run("list", "--json").out)["keys"]
+    assert (row["budget_day"], row["requests_per_minute"]) == (5.0, None)
+
+
+def test_a_key_under_an_old_name_is_told_what_that_name_has_spent(place):
+    assert place.run("add", "alice").err == "note: this is the only time the key is shown.\n"
+    periods = periods_at(time.time())
+    spent = [Account("key:alice", period.name) for period in periods]
+    store = opened(place.folder / "keys.sqlite")
+    store.apply(Batch("b", None, (), [Settlement((), spent, 1_250_000_000)]), 60.0)
+    store.close()
+    place.run("revoke", "alice")
+    done = place.run("add", "alice", "--budget-day", 5)
+    said = "an earlier key named alice spent $1.25 today and $1.25 this month, which count against"
+    assert said in done.err
+    (row,) = json.loads(place.run("list", "--json").out)["keys"]
+    assert (row["spent_day"], row["budget_day"]) == (1.25, 5.0)
 
 
 @pytest.mark.parametrize("option", ["--budget-day", "--budget-month"])

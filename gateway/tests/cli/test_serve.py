@@ -1,4 +1,4 @@
-"""``mild serve`` and ``mild reload``."""
+"""``mild serve``."""
 
 import json
 import os
@@ -12,7 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from mild.cli.console import MildCommand
-from mild_gateway.cli.serve import reload, serve
+from mild_gateway.cli.serve import serve
+from waiting import PATIENCE
 
 
 def run(verb, *arguments):
@@ -86,54 +87,26 @@ def test_endpoints_reach_the_demo(monkeypatch):
     }
 
 
-def test_a_gateway_that_is_not_there_cannot_be_reloaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    found = run(reload, "--port", "9")
+def test_the_demo_runs_in_one_process():
+    found = run(serve, "--demo", "--workers", "2")
     assert found.exit_code == 1
-    assert "9 is not" in found.output
+    assert "--demo runs in one process; got --workers 2." in found.stderr
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_a_router_that_is_refused_is_named_and_the_old_one_serves_on(monkeypatch, more):
-    told = {"router": "0123", "workers": 2, "failed": ["router.json is missing."] * 2}
-    monkeypatch.setattr("mild_gateway.server.state.reload_gateway", lambda *_: told)
-    found = run(reload, *more)
-    assert found.exit_code == 1
-    says = "router.json is missing. The old router 0123 stays in use."
-    assert found.stderr.strip() == f"error: {says}"
-    assert found.stdout.strip() == (
-        json.dumps({"error": says, "code": "invalid_input"}) if more else ""
-    )
-
-
-def test_serve_and_reload_the_demo(tmp_path):
+def test_serve_the_demo():
     code = (
         "import typer; from mild_gateway.cli import serve as commands; app = typer.Typer(); "
         "app.command()(commands.serve); app()"
     )
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "--demo", "--port", "0"],
-        stdout=subprocess.PIPE,
-        env=environment,
+        [sys.executable, "-c", code, "--demo", "--port", "0"], stdout=subprocess.PIPE
     )
     try:
         url = process.stdout.readline().decode().split(" on ")[1].split()[0]
-        command = [
-            sys.executable,
-            "-c",
-            code.replace("commands.serve", "commands.reload"),
-            "--json",
-            "--port",
-        ]
-        done = subprocess.run(
-            [*command, url.rsplit(":", 1)[1]], stdout=subprocess.PIPE, env=environment, check=True
-        )
-        assert json.loads(done.stdout)["failed"] == []
-        with urllib.request.urlopen(f"{url}/health/readiness") as answer:
-            assert json.load(answer)["router"] == json.loads(done.stdout)["router"]
+        with urllib.request.urlopen(f"{url}/health/ready") as answer:
+            assert json.load(answer)["status"] == "ready"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.communicate()

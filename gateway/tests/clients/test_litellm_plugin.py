@@ -131,7 +131,7 @@ def proxy(tmp_path_factory):
         for _ in range(240):
             assert process.poll() is None, "the proxy ended"
             try:
-                urllib.request.urlopen(f"{url}/health/liveliness", timeout=5)
+                urllib.request.urlopen(f"{url}/health/live", timeout=5)
                 break
             except OSError:
                 time.sleep(0.5)

@@ -133,7 +133,7 @@ def test_parsed_answers(client):
 def test_completions_and_models(client):
     assert client.completions.create(model="mild", prompt=SUM).choices[0].text == "391"
     names = [model.id for model in client.models.list()]
-    assert names == ["mild", "mild-direct", "smollm2", "gemma3", "rules"]
+    assert names == ["mild", "mild-cascade", "mild-direct", "smollm2", "gemma3", "rules"]
 
 
 def test_errors_are_the_clients_own(client):

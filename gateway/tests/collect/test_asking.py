@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from fake_endpoint import FakeEndpoint
-from mild_gateway.collect.collector import ask_pending, plan_runs
+from mild_gateway.collect.collector import ask_pending
 from mild_gateway.collect.ledger import Ledger
 from mild_gateway.collect.questions import Question
+from mild_gateway.collect.runs import plan_runs
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.secrets import Secret
 
@@ -18,11 +19,12 @@ pytest.importorskip("aiohttp")
 
 
 @pytest.fixture
-def ask(tmp_path):
+def ask(tmp_path, monkeypatch):
     """The run of an expert that is asked one question, once."""
+    monkeypatch.setattr("mild_gateway.collect.collector.MAX_ATTEMPTS", 1)
 
     def run(base_url, secret=None, **settings):
-        expert = Expert("small", base_url, "tiny", retries=0, **settings)
+        expert = Expert("small", base_url, "tiny", **settings)
         if secret is not None:
             expert = replace(expert, secret=Secret(secret, "a test"))
         question = Question("Hi", ("x",), "contains")
@@ -35,7 +37,7 @@ def ask(tmp_path):
 
 
 def test_the_body_is_the_request_and_nothing_else(ask):
-    settings = {"system": "Be kind.", "temperature": 0.5, "extra": {"seed": 3}}
+    settings = {"system": "Be kind.", "extra": {"temperature": 0.5, "seed": 3}}
     with FakeEndpoint(answer=lambda prompt: "Hello") as endpoint:
         run = ask(endpoint.base_url, **settings)
     assert run.answers[run.keys[0]].response == "Hello"
@@ -100,6 +102,7 @@ def test_no_connection_costs_nothing(ask):
 def test_a_reply_without_end_is_not_read_to_its_end_nor_asked_for_again(ask, monkeypatch):
     monkeypatch.setattr("mild_gateway.collect.collector.MAX_REPLY_BYTES", 1000)
     with FakeEndpoint(answer=lambda prompt: "x" * 5000) as endpoint:
+        monkeypatch.setattr("mild_gateway.collect.collector.MAX_ATTEMPTS", 3)
         run = ask(endpoint.base_url, price_per_query=0.5)
-    assert run.reasons == {"the reply is longer than 1,000 bytes": 1}
+    assert run.reasons == {"an answer of more than 1,000 bytes": 1}
     assert run.lost == 0.5

@@ -20,16 +20,16 @@ system = '''
 model = 3
 '''
 max_tokens = 7
-temperature = 0
+extra.temperature = 0
 extra.seed = 1
 price_in = 0.5
 price_out = 1
 max_in_flight = 2
 requests_per_minute = 30
-retries = 0
 
 [experts.rules]
-command = "python 'my rules.py' -x"
+base_url = "http://127.0.0.1:8133/v1"
+model = "rules"
 price_per_query = 0.001
 
 [prompts]
@@ -57,9 +57,9 @@ def test_everything_is_read(tmp_path):
     small, rules = file.experts
     assert small.url == "https://api.example.com/v1/chat/completions"
     assert small.price == Price(0.5, 1.0, None)
-    assert (small.max_tokens, small.temperature, small.extra) == (7, 0.0, {"seed": 1})
-    assert (small.max_in_flight, small.requests_per_minute, small.retries) == (2, 30.0, 0)
-    assert rules.command == ("python", "my rules.py", "-x")
+    assert (small.max_tokens, small.extra) == (7, {"temperature": 0, "seed": 1})
+    assert (small.max_in_flight, small.requests_per_minute) == (2, 30.0)
+    assert (rules.max_tokens, rules.max_in_flight, rules.total_seconds) == (512, 4, 120.0)
     assert file.prompts["numeric"] == "{query}!"
     assert file.prompts["exact"].startswith("{query}")
     assert small.secret.value == SECRET
@@ -82,16 +82,6 @@ def test_the_request_is_what_is_sent_and_no_secret_is_in_it(tmp_path):
     assert SECRET not in repr(small) + repr(request) + repr(read(tmp_path, GOOD))
 
 
-def test_a_changed_program_is_another_expert(tmp_path):
-    program = tmp_path / "rules.py"
-    program.write_text("print(1)")
-    text = f'[experts.rules]\ncommand = ["python", "{program}"]\n'
-    before = read(tmp_path, text).experts[0].request("Hi")
-    assert read(tmp_path, text).experts[0].request("Hi") == before
-    program.write_text("print(2)")
-    assert read(tmp_path, text).experts[0].request("Hi") != before
-
-
 # Rules that the gateway's file has, too, are tested there.
 @pytest.mark.parametrize(
     ("old", "new", "said"),
@@ -105,26 +95,30 @@ def test_a_changed_program_is_another_expert(tmp_path):
         ("price_in = 0.5", "price_in = nan", "line 13: experts.small.price_in must be a number"),
         ('model = "tiny"', "", "line 2: experts.small must have a model"),
         ('model = "tiny"', "model = 1", "line 4: experts.small.model must be text in quotes"),
-        ('command = "p', 'comand = "p', "line 19: experts.rules must have either base_url and"),
-        ('command = "p', 'comand = "p', "line 20: experts.rules.comand is unknown"),
         (
-            "price_per_query = 0.001",
-            'system = "x"',
-            "line 21: experts.rules.system must not be given",
+            'model = "rules"',
+            'command = "python rules.py"',
+            "line 20: command was removed in mild 0.10. Serve the program behind",
+        ),
+        ('model = "rules"', 'model = "rules"\nsamples = 2', "line 21: samples was removed"),
+        (
+            'base_url = "http://127.0.0.1:8133/v1"',
+            "",
+            "line 18: experts.rules must have an address",
         ),
         (
             "extra.seed = 1",
             'extra.model = "x"',
             "line 12: experts.small.extra.model must not be set",
         ),
-        ("extra.seed = 1", "extra.at = 2024-01-01", "line 12: experts.small.extra must hold only"),
+        ("extra.seed = 1", "extra.at = 2024-01-01", "line 11: experts.small.extra must hold only"),
         ("[prompts]", "[prompt]", "line 23: prompt is unknown; did you mean prompts?"),
         (
             'numeric = "{query}!"',
             'numeric = "hm"',
             "line 24: prompts.numeric must hold {query}; got text.",
         ),
-        ("[experts.rules]", "[experts.'']", "line 19: experts. must have a name"),
+        ("[experts.rules]", "[experts.'']", "line 18: experts. must have a name"),
         (
             "max_tokens = 7",
             "max_tokens =",

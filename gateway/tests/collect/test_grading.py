@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from mild.errors import OptionError
-from mild_gateway.collect.collector import plan_runs
 from mild_gateway.collect.grading import Scorer, grade_runs, make_scorer
 from mild_gateway.collect.ledger import Ledger, StoredAnswer
 from mild_gateway.collect.questions import Question
+from mild_gateway.collect.runs import plan_runs
 from mild_gateway.experts.expert import Expert
 
 SCORER = """
@@ -33,7 +33,7 @@ print({"great": 2, "word": "fine"}.get(response, 0.25 if response == task["answe
 @pytest.fixture
 def marked(tmp_path):
     """Scores for (question, response) pairs; None as response is no answer."""
-    expert = Expert(name="e", command=("none",))
+    expert = Expert("e", "http://127.0.0.1:9/v1", "none")
     program = tmp_path / "score.py"
     program.write_text(SCORER)
     command = (sys.executable, "-I", "-S", str(program), str(tmp_path / "log"))

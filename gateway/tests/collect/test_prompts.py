@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mild_gateway.collect.prompts import PROMPTS, bare_prompt, fill_prompt
+from mild_gateway.collect.prompts import PROMPTS, fill_prompt
 
 
 def test_every_template_holds_the_question():
@@ -17,8 +17,3 @@ def test_the_choice_template_shows_options_and_letters():
 
 def test_places_inside_a_question_are_left_alone():
     assert fill_prompt("{query} {x}", "{options}{query}") == "{options}{query} {x}"
-
-
-def test_a_program_gets_the_question_and_its_options():
-    assert bare_prompt("Which?") == "Which?"
-    assert bare_prompt("Which?", ["one", "two"]) == "Which?\n\nA. one\nB. two"

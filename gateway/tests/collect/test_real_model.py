@@ -53,7 +53,7 @@ def collected(address, tmp_path):
     experts = tmp_path / "experts.toml"
     experts.write_text(
         f'[experts.smollm2]\nbase_url = "{address}/v1"\nmodel = "smollm2"\nmax_tokens = 16\n'
-        'temperature = 0\nsystem = "You are a helpful assistant. Answer in one short sentence."\n'
+        'extra.temperature = 0\nsystem = "You are a helpful assistant. Answer in one short sentence."\n'
         "max_in_flight = 2\nprice_in = 1\nprice_out = 2\n"
     )
 

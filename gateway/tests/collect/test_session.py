@@ -14,26 +14,43 @@ import pyarrow as pa
 import pytest
 
 import mild_gateway
+from fake_endpoint import FakeEndpoint
 from mild.errors import DataFileError, MildError, OutputExistsError
 from mild_gateway.collect import plan_outcomes
-from mild_gateway.collect.collector import ExpertRun
 from mild_gateway.collect.ledger import Ledger
+from mild_gateway.collect.runs import ExpertRun
 from mild_gateway.experts.expert import Expert
 
 QUESTIONS = {"query": ["2 + 2?", "3 + 4?", "1 + 3?"], "answer": [4, 7, 4]}
-FOUR = Expert("four", command=("echo", "4"), price_per_query=0.25)
-SEVEN = Expert("seven", command=("echo", "7"), price_per_query=0.5)
+NOWHERE = Expert("nowhere", "http://127.0.0.1:9/v1", "4", price_per_query=0.25)
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    """An endpoint whose models answer with their names."""
+    with FakeEndpoint(answer=None) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
-def collect(tmp_path):
+def four(endpoint):
+    return Expert("four", endpoint.base_url, "4", price_per_query=0.25)
+
+
+@pytest.fixture
+def seven(endpoint):
+    return Expert("seven", endpoint.base_url, "7", price_per_query=0.5)
+
+
+@pytest.fixture
+def collect(tmp_path, four, seven):
     """Collect the outcomes of both experts, on one ledger."""
 
-    def run(questions=None, experts=(FOUR, SEVEN), **options):
-        given = pa.table(QUESTIONS) if questions is None else questions
-        return mild_gateway.collect_outcomes(
-            given, experts, **{"ledger": tmp_path / "l.sqlite", **options}
-        )
+    def run(questions=None, experts=(four, seven), **options):
+        if questions is None:
+            questions = pa.table(QUESTIONS)
+        options.setdefault("ledger", tmp_path / "l.sqlite")
+        return mild_gateway.collect_outcomes(questions, experts, **options)
 
     return run
 
@@ -65,9 +82,9 @@ def test_what_is_known_is_neither_asked_nor_paid_again(collect):
     assert collect().spent == 0
 
 
-def test_a_plan_asks_nothing_and_says_what_it_costs_at_most(collect, tmp_path):
+def test_a_plan_asks_nothing_and_says_what_it_costs_at_most(collect, tmp_path, four, seven):
     collect(names="four")
-    plan = plan_outcomes(pa.table(QUESTIONS), [FOUR, SEVEN], ledger=tmp_path / "l.sqlite")
+    plan = plan_outcomes(pa.table(QUESTIONS), [four, seven], ledger=tmp_path / "l.sqlite")
     assert plan["experts"]["four"] == {"to_ask": 0, "known": 3, "cost_at_most": 0}
     assert plan["experts"]["seven"] == {"to_ask": 3, "known": 0, "cost_at_most": 1.5}
 
@@ -87,10 +104,10 @@ def test_only_a_table_of_the_same_ledger_is_replaced(collect, tmp_path):
     assert out.read_bytes() == first
 
 
-def test_the_ledger_is_beside_the_table(tmp_path, monkeypatch):
+def test_the_ledger_is_beside_the_table(tmp_path, monkeypatch, four):
     monkeypatch.chdir(tmp_path)
     for out, ledger in ((None, "outcomes.ledger.sqlite"), ("t.csv", "t.ledger.sqlite")):
-        assert mild_gateway.collect_outcomes(pa.table(QUESTIONS), [FOUR], out).spent == 0.75
+        assert mild_gateway.collect_outcomes(pa.table(QUESTIONS), [four], out).spent == 0.75
         assert (tmp_path / ledger).exists()
 
 
@@ -103,7 +120,8 @@ def test_it_runs_in_a_notebook(collect):
 
 @pytest.mark.parametrize("in_notebook", [False, True])
 def test_ctrl_c_keeps_what_was_answered(collect, tmp_path, in_notebook):
-    slow = Expert("slow", command=("sh", "-c", "read q; sleep 0.2; echo 4"), max_in_flight=1)
+    slow_endpoint = FakeEndpoint(answer=None, delay=0.2)
+    slow = Expert("slow", slow_endpoint.base_url, "4", max_in_flight=1)
 
     def interrupt(done, total, message):
         if done == 1 and not sent:
@@ -115,14 +133,15 @@ def test_ctrl_c_keeps_what_was_answered(collect, tmp_path, in_notebook):
         return collect(experts=[slow], progress=interrupt)
 
     sent = []
-    if in_notebook:
-        loop = asyncio.new_event_loop()
-        try:
-            found = loop.run_until_complete(cell())
-        finally:
-            loop.close()
-    else:
-        found = collect(experts=[slow], progress=interrupt)
+    with slow_endpoint:
+        if in_notebook:
+            loop = asyncio.new_event_loop()
+            try:
+                found = loop.run_until_complete(cell())
+            finally:
+                loop.close()
+        else:
+            found = collect(experts=[slow], progress=interrupt)
     assert found.interrupted
     assert 1 <= found.summary["experts"]["slow"]["answered"] < 3
     with Ledger(tmp_path / "l.sqlite") as ledger:
@@ -134,12 +153,17 @@ def test_ctrl_c_keeps_what_was_answered(collect, tmp_path, in_notebook):
     [
         ({"experts": []}, "invalid_experts"),
         ({"experts": ["small"]}, "invalid_experts"),
-        ({"experts": [FOUR, Expert("twin", command=FOUR.command)]}, "invalid_experts"),
+        (
+            {"experts": [NOWHERE, Expert("twin", NOWHERE.base_url, NOWHERE.model)]},
+            "invalid_experts",
+        ),
         ({"max_spend": -1.0}, "invalid_max_spend"),
         ({"tolerance": float("nan")}, "invalid_tolerance"),
         ({"score": "exacty"}, "invalid_score"),
         ({"scorer": "no-such-command"}, "invalid_scorer"),
         ({"names": "five"}, "unknown_option"),
+        ({"samples": {"five": 2}}, "invalid_samples"),
+        ({"samples": {"four": 0}}, "invalid_samples"),
         ({"questions": pa.table({"query": ["a"]})}, "invalid_data_file"),
         ({"out": "table.txt"}, "invalid_path"),
     ],
@@ -151,17 +175,25 @@ def test_bad_arguments_are_refused_before_anything_is_asked(collect, tmp_path, o
     assert not (tmp_path / "l.sqlite").exists()
 
 
+def test_samples_are_columns_of_their_own(collect, four):
+    found = collect(experts=[four], samples={"four": 2})
+    assert found.table.expert_names == ["four", "four#2"]
+    assert found.spent == 1.5
+
+
 def test_without_any_answer_there_is_no_table(collect, tmp_path):
-    with pytest.raises(DataFileError, match="no expert answered"):
-        collect(experts=[Expert("none", command=("false",), retries=0)], out=tmp_path / "t.csv")
+    with FakeEndpoint(script=[("status", 401, {}, "no")] * 9) as endpoint:
+        closed = Expert("closed", endpoint.base_url, "4")
+        with pytest.raises(DataFileError, match=r"no expert answered anything \(closed: HTTP 401"):
+            collect(experts=[closed], out=tmp_path / "t.csv")
     assert not (tmp_path / "t.csv").exists()
 
 
-def test_progress_does_not_go_through_all_questions_for_every_answer(collect, monkeypatch):
+def test_progress_does_not_go_through_all_questions_for_every_answer(collect, monkeypatch, four):
     seen, pending = [], ExpertRun.pending
     monkeypatch.setattr(ExpertRun, "pending", lambda run: seen.append(1) or pending(run))
     given = pa.table({"query": [f"{i} + 0?" for i in range(12)], "answer": [4] * 12})
     told = []
-    collect(given, [FOUR], progress=lambda *one: told.append(one))
+    collect(given, [four], progress=lambda *one: told.append(one))
     assert len(told) > 12
     assert len(seen) < 6

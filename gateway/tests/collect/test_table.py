@@ -12,10 +12,10 @@ import pytest
 
 from mild.data import read_outcomes, write_columns
 from mild.errors import DataFileError
-from mild_gateway.collect.collector import plan_runs
 from mild_gateway.collect.ledger import StoredAnswer
 from mild_gateway.collect.questions import Question, Questions
-from mild_gateway.collect.session import check_columns, outcome_columns
+from mild_gateway.collect.runs import plan_runs
+from mild_gateway.collect.table import check_columns, outcome_columns
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.prices import Usage
 
@@ -31,7 +31,7 @@ QUESTIONS = Questions(
     },
 )
 SMALL = Expert(name="small", price_in=1e6, price_out=1e6, base_url="http://h/v1", model="m")
-RULES = Expert(name="rules", price_per_query=0.5, command=("rules",))
+RULES = Expert(name="rules", price_per_query=0.5, base_url="http://h/v1", model="rules")
 
 
 def make_runs(small=SMALL):

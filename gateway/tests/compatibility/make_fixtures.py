@@ -7,9 +7,10 @@ change.
     PYTHONPATH=gateway/tests:testing python gateway/tests/compatibility/make_fixtures.py [PART ...]
 
 PART is one of ledger, collect, config, commands, errors, public; without any, all are written, in this
-order. The later ones use files of the earlier ones. Two kinds of files stay as they are:
-ledger/ledger.sqlite and ledger/feedback.csv were written by mild 0.1.0, and all in config/ except
-expected.json was written by hand. Routers are recorded in tests/compatibility.
+order. The later ones use files of the earlier ones. Three kinds of files stay as they are: the rows of
+ledger/ledger.sqlite, with ledger/feedback.csv; all in config/ except expected.json, which were written by
+hand; and the files of earlier versions in old/, which are refused.
+Routers are recorded in tests/compatibility.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ import mild
 import mild_gateway
 from compatibility import cases
 from compatibility.cases import FOLDER
+from mild_gateway.collect import read_experts, read_questions
+from mild_gateway.collect.ledger import Ledger, StoredAnswer
+from mild_gateway.collect.runs import plan_runs
+from mild_gateway.experts.prices import Usage
 from recordings import options_by_command, parameters_of, run_in_turn, write_json, write_parts
 from world_cases import make_router
 
@@ -36,16 +41,19 @@ def ledger() -> None:
 
 
 def collect() -> None:
-    """Questions, and the ledger of a run of ``mild collect`` that has asked some of them."""
+    """Questions, and a ledger of ``mild collect`` with the answers to some of them."""
     folder = FOLDER / "collect"
     questions = [{"query": f"What is {i}?", "answer": i % 3, "subject": "s"} for i in range(6)]
     lines = [json.dumps(question) + "\n" for question in questions]
     (folder / "questions.jsonl").write_text("".join(lines))
-    with cases.work_folder() as work_folder:
-        collected = work_folder / "collect" / "ledger.sqlite"
-        collected.unlink()
-        run_in_turn([cases.COLLECTING], work_folder)
-        (folder / "ledger.sqlite").write_bytes(collected.read_bytes())
+    (folder / "ledger.sqlite").unlink(missing_ok=True)
+    file = read_experts(FOLDER / "config" / "experts.toml")
+    asked = read_questions(folder / "questions.jsonl").first(4)
+    with Ledger(folder / "ledger.sqlite") as book:
+        for run in plan_runs(asked.items, file.experts, book, file.prompts):
+            for question, key in zip(asked.items, run.keys, strict=True):
+                answer = StoredAnswer("0", Usage(12, 1), 0.001, 0.001, 20.0)
+                book.record_answer(key, run.name, question.query, answer)
 
 
 def config() -> None:

@@ -72,9 +72,9 @@ def test_figures_stand_on_the_page_as_text(browser, calm):
         assert f"{100 * line['live']:.1f} %" in text
         assert f"trained {100 * line['usual']:.1f} %" in text
     for words in (
-        "700", "in its band", "All shares of the last 500 decisions are within their bands.", "half-open",
-        "open for 2 keys", "cools down for 12 s",
-        "$6.23 of $10.00", "used up", "nearly used up", "closed", "2 of 50", "Last decisions", "of 99 %",
+        "700", "in its band", "All shares of the last 500 decisions are within their bands.", "asked last",
+        "reachable",
+        "$6.23 of $10.00", "used up", "nearly used up", "2 of 50", "Last decisions", "of 99 %",
     ):  # fmt: skip
         assert words in text
     assert "Shares are outside their bands" not in text
@@ -193,4 +193,54 @@ def test_bars_have_words_for_those_who_do_not_see_them(browser, calm):
         )
         assert browser.run("document.documentElement.lang") == "en"
         # Only the button, the wide table and the link take the focus.
-        assert browser.run("document.querySelectorAll('button, a[href], [tabindex]').length") == 3
+        focusable = "[...document.querySelectorAll('button, a[href], [tabindex]')]"
+        assert browser.run(f"{focusable}.filter(e => e.offsetParent !== null).length") == 3
+
+
+def type_key(browser, key):
+    browser.run(f"document.getElementById('key').value = {key!r}")
+    browser.run("document.querySelector('#key-form button').click()")
+
+
+@pytest.mark.parametrize("how", [{"width": 1200}, PHONE], ids=["wide", "phone"])
+def test_the_page_asks_for_a_key_and_sends_it_in_the_header_alone(browser, calm, how):
+    with serving(calm) as served:
+        served.key = "sk-mild-admin"
+        browser.open(served.page, **how)
+        asked = "!document.getElementById('key-card').hidden"
+        assert until(browser, asked)
+        assert browser.run("document.getElementById('main').hidden")
+        type_key(browser, "sk-mild-wrong")
+        assert until(
+            browser, "document.getElementById('key-problem').innerText.includes('not know')"
+        )
+        type_key(browser, served.key)
+        assert until(browser, "document.querySelectorAll('#shares li').length > 0")
+        assert browser.run("document.getElementById('key-card').hidden")
+        assert "Bearer sk-mild-admin" in served.keys
+        assert (
+            browser.run("[document.cookie, localStorage.length, sessionStorage.length].join()")
+            == ",0,0"
+        )
+        assert not any("sk-mild" in address for address in browser.requests)
+        # A key that was revoked sees nothing from then on.
+        served.key = "another"
+        assert until(browser, asked)
+        assert browser.run("document.getElementById('main').hidden")
+
+
+def test_a_cascade_has_its_steps_and_a_row(browser, calm):
+    steps = [
+        {"step": 1, "experts": ["atlas", "atlas#2"], "requests": 15, "share": 0.75},
+        {"step": 2, "experts": ["scholar"], "requests": 5, "share": 0.25},
+    ]
+    figures = {"requests": 20, "failures": 0, "steps": steps, "escalated": 0.25, "calls": 2.25}
+    figures |= {"p50": 19.0, "p95": 29.0, "dollars": 0.4}
+    with serving(calm) as served:
+        text = shown(browser, served)
+        assert "Where the cascade stops" not in text
+        served.document = {**calm, "cascade": figures}
+        assert until(browser, "!document.getElementById('cascade-card').hidden")
+        text = browser.run("document.body.innerText").replace("\u00a0", " ")
+    for words in ("25.0 % were escalated", "Step 1", "atlas, atlas#2", "75.0 %", "25 % escalated"):
+        assert words in text

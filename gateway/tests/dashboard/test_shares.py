@@ -3,7 +3,7 @@
 import pytest
 
 from mild.artifact import RouterInfo
-from mild_gateway.dashboard.shares import LEAST, WINDOW, Reference, share_document, trained
+from mild_gateway.dashboard.shares import MIN_DECISIONS, WINDOW, Reference, share_document, trained
 
 NAMES = ["a", "b"]
 
@@ -43,11 +43,11 @@ def test_under_another_trade_off_the_trained_shares_do_not_count():
 
 def test_shares_within_and_outside_their_bands():
     reference = Reference((700.0, 300.0), "trained")
-    calm = share_document(NAMES, ["a"] * 350 + ["b"] * 150, reference, 0.0)
+    calm = share_document(NAMES, ["a"] * 350 + ["b"] * 150, reference)
     assert not calm["drift"]
     assert calm["sentence"] == "All shares of the last 500 decisions are within their bands."
     assert [line["live"] for line in calm["experts"]] == [0.7, 0.3]
-    moved = share_document(NAMES, ["a"] * 250 + ["b"] * 250, reference, 0.0)
+    moved = share_document(NAMES, ["a"] * 250 + ["b"] * 250, reference)
     assert moved["drift"]
     assert [line["outside"] for line in moved["experts"]] == [True, True]
     assert "a has 50.0 % of the last 500 decisions; in training it had 70.0 %" in moved[
@@ -57,27 +57,19 @@ def test_shares_within_and_outside_their_bands():
 
 def test_few_decisions_are_shown_and_not_judged():
     reference = Reference((700.0, 300.0), "trained")
-    found = share_document(NAMES, ["b"] * (LEAST - 1), reference, 0.0)
+    found = share_document(NAMES, ["b"] * (MIN_DECISIONS - 1), reference)
     assert not found["drift"]
     assert "compared from 50 decisions on" in found["sentence"]
-    assert share_document(NAMES, ["b"] * LEAST, reference, 0.0)["drift"]
-    assert share_document(NAMES, [], reference, 0.0)["sentence"] == "No decisions yet."
+    assert share_document(NAMES, ["b"] * MIN_DECISIONS, reference)["drift"]
+    assert share_document(NAMES, [], reference)["sentence"] == "No decisions yet."
 
 
 def test_without_trained_shares_the_earlier_decisions_are_the_usual():
     draws = ["b"] * WINDOW + ["a", "b"] * 500
-    found = share_document(NAMES, draws, None, 0.1)
+    found = share_document(NAMES, draws, None)
     assert (found["reference"], found["reference_rows"]) == ("earlier", 1000)
     assert found["drift"]
     assert found["experts"][0]["usual"] == 0.5
-    early = share_document(NAMES, draws[: WINDOW + LEAST - 1], None, 0.1)
+    early = share_document(NAMES, draws[: WINDOW + MIN_DECISIONS - 1], None)
     assert early["reference"] is None
     assert not early["drift"]
-
-
-def test_exploration_is_expected():
-    # The router itself always chooses a; one in five draws is uniform.
-    reference = Reference((1000.0, 0.0), "trained")
-    draws = ["a"] * 450 + ["b"] * 50
-    assert not share_document(NAMES, draws, reference, 0.2)["drift"]
-    assert share_document(NAMES, draws, reference, 0.0)["drift"]

@@ -10,6 +10,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from dashboard_cases import (
@@ -25,7 +26,7 @@ from gateway_cases import cascade_router
 from ledger_cases import record, write_all, writing
 from mild_gateway.config import LedgerSettings, Settings, TargetSettings
 from mild_gateway.dashboard import Dashboard
-from mild_gateway.dashboard.status import savings_document
+from mild_gateway.dashboard.savings import savings_document
 from mild_gateway.database.engine import open_database
 from mild_gateway.experts.expert import Expert
 from mild_gateway.ledger.feedback import Feedback, write_feedback
@@ -54,9 +55,7 @@ def test_the_document_is_json_and_adds_up(document):
     assert sum(line["requests"] for line in again["experts"]) == 700 - traffic["outcomes"]["failed"]
     assert sum(line["count"] for line in again["shares"]["experts"]) == again["shares"]["window"]
     assert again["latency"]["latency_ms"]["p50"] <= again["latency"]["latency_ms"]["p95"]
-    assert [line["breaker"] for line in again["experts"]] == ["closed", "half-open", "open"]
-    assert [line["open_keys"] for line in again["experts"]] == [2, 0, 0]
-    assert [line["cool_down"] for line in again["experts"]] == [0, 11.2, 0]
+    assert [line["asked_last"] for line in again["experts"]] == [0, 0, 1]
     assert again["spend"] == make_spend()
     assert again["troubles"] == []
 
@@ -125,7 +124,7 @@ def test_without_a_ledger_or_before_its_first_row_there_is_a_document(tmp_path):
         found = make_document(path)
         assert found["traffic"]["requests"] == 0
         assert found["shares"]["sentence"] == "No decisions yet."
-        assert found["experts"][2]["breaker"] == "open"
+        assert found["experts"][2]["asked_last"] == 1
         assert found["troubles"] == []
     (tmp_path / "empty.db").touch()
     assert make_document(tmp_path / "empty.db")["troubles"] == []
@@ -168,7 +167,7 @@ def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
         "from ledger_cases import writing\n"
         "from dashboard_cases import PUBLISHED\n"
         "with writing(sys.argv[2]) as writer:\n"
-        "    writer.published = {**PUBLISHED, 'breakers': {'calculator': 'open', 'atlas': 'closed'}}\n"
+        "    writer.published = {**PUBLISHED, 'asked_last': {'calculator': True}}\n"
         "    sys.stdin.read()\n"
     )
     tests = os.path.dirname(sys.modules["ledger_cases"].__file__)
@@ -186,11 +185,10 @@ def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
         child.communicate(input="")
     assert len(found["workers"]) == 2
     calculator, atlas, scholar = found["experts"]
-    assert (calculator["breaker"], calculator["breakers_not_closed"]) == ("open", 1)
-    assert (atlas["breaker"], atlas["workers"]) == ("half-open", 2)
-    # Both tell what all workers have under way, and the limit of all.
-    assert (calculator["in_flight"], calculator["max_in_flight"]) == (2, 50)
-    assert (scholar["breaker"], scholar["workers"]) == ("open", 1)
+    assert (calculator["asked_last"], atlas["asked_last"], scholar["asked_last"]) == (1, 0, 1)
+    # Each worker counts its own requests, and has the limit for itself.
+    assert (calculator["in_flight"], calculator["max_in_flight"]) == (4, 100)
+    assert (scholar["workers"], atlas["workers"]) == (2, 2)
 
 
 def test_many_who_ask_cost_one_look_a_second(tmp_path):
@@ -246,6 +244,7 @@ def test_savings_are_the_same_tokens_at_each_expert_s_prices():
     found = savings_document(rows, [cheap, dear])
     assert (found["rows"], found["paid"]) == (1, 0.3)
     assert found["always"] == pytest.approx({"small": 0.002, "large": 0.02})
+    assert found["saved"]["large"] == pytest.approx({"estimate": -0.28, "low": None, "high": None})
     free = Expert("free", "http://127.0.0.1:1/v1", "f")
     assert savings_document(rows, [cheap, free]) is None
     assert savings_document(rows[1:], [cheap]) is None
@@ -302,3 +301,55 @@ def test_feedback_is_shown_by_expert_with_intervals(tmp_path):
     assert (name, line["answers"], rate["mean"], mean["mean"]) == ("atlas", 4, 0.5, 0.75)
     assert 0 < rate["low"] < 0.5 < rate["high"] < 1
     assert 0 < mean["low"] < 0.75 < mean["high"] < 1
+
+
+def test_saved_dollars_have_an_interval_that_holds_those_of_other_requests():
+    """Of 200 spans of 100 requests, the interval of each holds what such a span saves on average."""
+    dear = Expert("large", "http://127.0.0.1:1/v1", "l", price_in=10.0, price_out=20.0)
+    rng = np.random.default_rng(0)
+    n_hits = 0
+    for _ in range(200):
+        tokens = rng.gamma(2.0, 1000.0, 100)
+        prices = tokens * 1e-6 * rng.integers(1, 11, 100)
+        rows = [
+            record(k, price=price, tokens_in=int(count), tokens_out=0)
+            for k, (price, count) in enumerate(zip(prices, tokens, strict=True))
+        ]
+        saved = savings_document(rows, [dear])["saved"]["large"]
+        # A token costs 10 in place of 5.5 on average, in millionths of a dollar; there are 2,000 a request.
+        n_hits += saved["low"] <= 100 * 2000 * 4.5e-6 <= saved["high"]
+    assert n_hits / 200 == pytest.approx(0.95, abs=0.05)
+
+
+def cascade_call(expert, step, outcome="ok"):
+    return {
+        "expert": expert, "step": step, "outcome": outcome, "dollars": 0.01, "tokens_in": 9,
+        "tokens_out": 9, "latency_ms": 5.0,
+    }  # fmt: skip
+
+
+def test_a_cascade_has_the_shares_of_its_steps_and_its_escalations(tmp_path):
+    first = [cascade_call("atlas", 1), cascade_call("atlas#2", 1)]
+    rows = []
+    for number in range(20):
+        calls = list(first)
+        if number < 5:
+            calls.append(cascade_call("scholar", 2))
+        fields = {"chosen": "cascade", "expert": "atlas", "preferred": "cascade", "calls": calls}
+        fields |= {"asked": "mild-cascade", "price": 0.02, "latency_ms": 10.0 + number}
+        rows.append(record(number, time=NOW - 100 + number, **fields))
+    # Neither the hour before nor requests to one expert count.
+    rows.append(record(90, time=NOW - 4000, chosen="cascade", calls=first))
+    rows.append(record(91, time=NOW - 5, chosen="atlas", expert="atlas"))
+    cascade = make_document(tmp_path / "l.db", rows)["cascade"]
+    assert (cascade["requests"], cascade["failures"], cascade["escalated"]) == (20, 0, 0.25)
+    assert cascade["steps"] == [
+        {"step": 1, "experts": ["atlas", "atlas#2"], "requests": 15, "share": 0.75},
+        {"step": 2, "experts": ["scholar"], "requests": 5, "share": 0.25},
+    ]
+    assert cascade["calls"] == pytest.approx(2.25)
+    assert (cascade["p50"], cascade["dollars"]) == (19.0, pytest.approx(0.4))
+
+
+def test_without_a_cascade_there_is_no_row_for_one(document):
+    assert document["cascade"] is None

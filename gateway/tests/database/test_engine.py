@@ -15,15 +15,10 @@ from mild.errors import DataFileError
 from mild_gateway.access import AccessStore, StoreError
 from mild_gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild_gateway.database import CommitUnknownError, DatabaseError, InvalidRowError, read_address
-from mild_gateway.database.engine import (
-    SCHEMA,
-    Database,
-    inspect_database,
-    metadata,
-    open_database,
-    upsert,
-)
-from mild_gateway.ledger import store as _ledger_tables  # noqa: F401 - its tables are compared
+from mild_gateway.database import schema as schema_module
+from mild_gateway.database.engine import Database, inspect_database, open_database, upsert
+from mild_gateway.database.schema import NO_TABLES, SCHEMA
+from mild_gateway.database.tables import metadata
 from postgres_cases import PASSWORD, free_port
 
 
@@ -50,23 +45,35 @@ PROCESSES = metadata.tables["processes"]
 ROW = {"name": "a", "seen": 1.0}
 
 
-def test_the_migrations_lead_to_the_tables_that_are_used(database):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
+def test_every_table_and_index_is_created(database):
     with database.transaction() as connection:
-        context = MigrationContext.configure(
-            connection.execution_options(schema_translate_map=None), opts={"compare_type": True}
-        )
-        if database.is_postgres:
-            connection.execute(sa.text("SET LOCAL search_path TO mild"))
-        changes = compare_metadata(context, metadata)
-    # SQLite does not tell its affinities from types.
-    kinds = [change for change in changes if not isinstance(change, list)]
-    assert kinds == []
+        inspector = sa.inspect(connection)
+        namespace = "mild" if database.is_postgres else None
+        for table in metadata.sorted_tables:
+            columns = {
+                one["name"]: one["nullable"] for one in inspector.get_columns(table.name, namespace)
+            }
+            assert columns == {column.name: column.nullable for column in table.columns}
+            indexes = {one["name"] for one in inspector.get_indexes(table.name, namespace)}
+            assert indexes >= {index.name for index in table.indexes}
 
 
-def test_processes_that_come_at_once_migrate_once(store_place):
+def test_a_process_that_knows_keys_alone_creates_the_ledger_too(tmp_path):
+    path = str(tmp_path / "mild.sqlite")
+    program = (
+        "import sys\n"
+        "from mild_gateway.access.store import AccessStore\n"
+        "store = AccessStore(sys.argv[1])\n"
+        "store.open()\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=True)
+    with sqlite3.connect(path) as connection:
+        found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    connection.close()
+    assert found >= set(metadata.tables)
+
+
+def test_processes_that_come_at_once_create_the_tables_once(store_place):
     errors = []
 
     def come():
@@ -85,9 +92,8 @@ def test_processes_that_come_at_once_migrate_once(store_place):
 
 
 def test_a_newer_schema_is_refused_and_left_alone(store_place, database):
-    version = sa.table("alembic_version", sa.column("version_num"))
     with database.transaction() as connection:
-        connection.execute(version.update().values(version_num="9999"))
+        connection.execute(schema_module.schema_number.update().values(number=9999))
     for open_it in (
         open_database,
         inspect_database,
@@ -97,20 +103,18 @@ def test_a_newer_schema_is_refused_and_left_alone(store_place, database):
             open_it(store_place)
 
 
-def test_a_migration_that_fails_leaves_everything_as_it_was(store_place, monkeypatch):
-    from alembic.runtime.environment import EnvironmentContext
+def test_a_creation_that_fails_leaves_everything_as_it_was(store_place, monkeypatch):
+    create_all = metadata.create_all
 
-    run = EnvironmentContext.run_migrations
-
-    def fail(context):
-        run(context)
+    def fail(connection):
+        create_all(connection)
         raise DatabaseError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(EnvironmentContext, "run_migrations", fail)
+        patch.setattr(metadata, "create_all", fail)
         with pytest.raises(DatabaseError, match="disk is full"):
             open_database(store_place)
-    assert inspect_database(store_place) == ""
+    assert inspect_database(store_place) == NO_TABLES
     open_database(store_place).close()
     assert inspect_database(store_place) == SCHEMA
 
@@ -122,12 +126,16 @@ def test_a_schema_of_something_else_is_refused_and_left_alone(postgres):
     assert postgres.query("SELECT relname FROM pg_class WHERE relname = 'mine'") == [("mine",)]
 
 
-def test_a_database_of_mild_0_1_is_refused_but_its_ledger_is_read(postgres):
-    postgres.query("CREATE SCHEMA mild; CREATE TABLE mild.schema_version (version BIGINT)")
+@pytest.mark.parametrize("table", ["schema_version", "alembic_version"])
+@pytest.mark.parametrize("reading", [True, False])
+def test_a_database_of_mild_0_9_or_earlier_is_refused(postgres, table, reading):
+    postgres.query(f"CREATE SCHEMA mild; CREATE TABLE mild.{table} (version TEXT)")
     postgres.query("CREATE TABLE mild.decisions (id BIGINT)")
-    with pytest.raises(DataFileError, match=r"written by mild 0\.1"):
-        open_database(postgres.address)
-    open_database(postgres.address, reading=True).close()
+    with pytest.raises(DataFileError, match=r"written by mild 0\.9 or earlier") as caught:
+        open_database(postgres.address, reading=reading)
+    assert caught.value.code == "old_store"
+    tables = postgres.query("SELECT tablename FROM pg_tables WHERE schemaname = 'mild'")
+    assert {name for (name,) in tables} == {table, "decisions"}
 
 
 def test_a_role_that_may_not_make_schemas_can_use_one_that_was_made_for_it(postgres):
@@ -263,7 +271,7 @@ def test_without_the_driver_the_extra_is_named():
     assert "gateway[postgres]" in done.stdout
 
 
-def test_a_store_in_a_file_needs_no_driver_and_an_existing_one_no_alembic(tmp_path):
+def test_a_store_in_a_file_needs_no_driver(tmp_path):
     program = (
         "import sys\n"
         "from mild_gateway.access import AccessStore\n"
@@ -271,7 +279,7 @@ def test_a_store_in_a_file_needs_no_driver_and_an_existing_one_no_alembic(tmp_pa
         "from mild_gateway.dashboard import Dashboard\n"
         "from mild_gateway.config import read_settings\n"
         "store = AccessStore(sys.argv[1]); store.open(); store.close()\n"
-        "print([name for name in ('psycopg', 'alembic') if name in sys.modules])\n"
+        "print([name for name in ('psycopg',) if name in sys.modules])\n"
     )
     path = str(tmp_path / "x")
     open_database(path).close()
@@ -336,7 +344,15 @@ def test_what_is_committed_outlives_a_killed_process(tmp_path):
                 f"PRAGMA application_id = {0x6D696C64}",
                 "PRAGMA user_version = 2",
             ),
-            r"written by mild 0\.1, whose keys and budgets are not taken over",
+            r"written by mild 0\.9 or earlier, and 0\.10 begins a new store",
+        ),
+        (
+            lambda file: change(
+                file,
+                "CREATE TABLE alembic_version (version_num TEXT)",
+                f"PRAGMA application_id = {0x6D696C32}",
+            ),
+            "add the keys again with `mild keys add`, and export the old ledger with mild 0.9",
         ),
     ],
 )
@@ -362,6 +378,21 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path, path, error, said):
         open_database(tmp_path / path)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_root_creates_the_file_for_the_owner_of_the_folder(tmp_path):
+    folder = tmp_path / "service"
+    folder.mkdir()
+    os.chown(folder, 4711, 4712)
+    store = AccessStore(folder / "mild.sqlite")
+    store.open()
+    store.salt()
+    for file in folder.iterdir():
+        found = file.stat()
+        assert (found.st_uid, found.st_gid) == (4711, 4712), file
+        assert stat.S_IMODE(found.st_mode) == 0o600
+    store.close()
+
+
 @pytest.mark.parametrize("closed", ["mild.sqlite", "."])
 def test_a_file_that_may_only_be_read_is_named(tmp_path, monkeypatch, closed):
     path = tmp_path / "mild.sqlite"
@@ -369,7 +400,9 @@ def test_a_file_that_may_only_be_read_is_named(tmp_path, monkeypatch, closed):
     # Root may write everywhere: the system is asked, and answers as for others.
     kept = tmp_path / closed
     monkeypatch.setattr(os, "access", lambda place, mode: os.fspath(place) != str(kept))
-    with pytest.raises(DatabaseError, match="and its folder must be writable"):
+    with pytest.raises(
+        DatabaseError, match=r"must be writable for \w+, who runs this process; the file belongs to"
+    ):
         open_database(path)
 
 
@@ -411,30 +444,6 @@ def test_a_reader_changes_nothing(tmp_path):
     assert isinstance(database, Database)
 
 
-def test_keys_of_an_older_store_are_ordinary_ones(tmp_path):
-    """A store of the first revision gets the new column when it is opened."""
-    place = tmp_path / "store.sqlite"
-    store = AccessStore(place)
-    store.open()
-    text = new_key()
-    store.add_key(Key("alice", digest_of(text, store.salt()), hint_of(text), 1.0))
-    store.close()
-    with sqlite3.connect(place) as connection:
-        connection.execute("ALTER TABLE keys DROP COLUMN admin")
-        for name in ("calls", "preferred", "draws", "reported", "features", "novel"):
-            connection.execute(f"ALTER TABLE decisions DROP COLUMN {name}")
-        connection.execute("DROP TABLE feedback")
-        connection.execute("DROP TABLE drift")
-        connection.execute("DROP INDEX decisions_refused")
-        connection.execute("UPDATE alembic_version SET version_num = '0001'")
-    connection.close()
-    store.open()
-    (key,) = store.read_keys()
-    store.close()
-    assert (key.name, key.admin) == ("alice", False)
-    assert inspect_database(place) == SCHEMA
-
-
 @pytest.fixture
 def silent_port():
     """A server that accepts connections and never says a word."""
@@ -450,7 +459,7 @@ def test_a_server_that_accepts_and_is_silent_is_given_up(silent_port):
 
 def test_a_server_that_falls_silent_breaks_the_connection(postgres, server, monkeypatch):
     database = open_database(postgres.address)
-    monkeypatch.setattr("mild_gateway.database.engine.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("mild_gateway.database.postgres.ANSWER_SECONDS", 0.3)
     server.pause()
     try:
         with pytest.raises(DatabaseError, match=r"no answer within 0\.3 s"):
@@ -466,7 +475,7 @@ def test_a_server_that_falls_silent_breaks_the_connection(postgres, server, monk
 
 def test_a_server_that_falls_silent_in_a_commit_leaves_it_in_doubt(postgres, server, monkeypatch):
     database = open_database(postgres.address)
-    monkeypatch.setattr("mild_gateway.database.engine.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("mild_gateway.database.postgres.ANSWER_SECONDS", 0.3)
     try:
         with pytest.raises(CommitUnknownError):
             insert_and(database, lambda _: server.pause())

@@ -1,14 +1,17 @@
 """``mild serve --demo`` on a fresh machine."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from fake_upstream import FakeUpstream
 from gateway_cases import ask, chat, events, said
 from mild.artifact import load
+from mild.data.datasets import load_outcomes
 from mild_gateway.demo import demo_router
 from mild_gateway.demo.answers import STAND_INS
+from mild_gateway.demo.cascade import RIGHT_ANSWERS, STEPS
 from process_cases import served
 
 ASKED = {
@@ -36,9 +39,8 @@ def test_the_router_is_the_one_that_is_fitted(tmp_path):
     )
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_the_first_request_of_the_readme_works(tmp_path, workers):
-    async with served(tmp_path, demo=True, port=0, workers=workers) as g:
+async def test_the_first_request_of_the_readme_works(tmp_path):
+    async with served(tmp_path, demo=True, port=0) as g:
         found = {text: await ask(g.port, chat(text)) for text in ASKED}
         stream = await ask(g.port, chat("What is 3 + 4?", stream=True))
         cheap = await ask(g.port, chat("What is the capital of France?", "router-mild-10000000"))
@@ -72,3 +74,30 @@ async def test_an_endpoint_takes_the_place_of_a_stand_in(tmp_path):
     assert json.loads(fact.body)["choices"][0]["message"]["content"] == "one two three"
     assert [json.loads(body)["model"] for body in bodies] == ["gemma3"]
     assert total.headers["x-mild-expert"] == "rules"
+
+
+def test_the_counts_of_the_cascade_are_those_of_the_table():
+    table = load_outcomes()
+    experts = [table.expert_names.index(name) for step in STEPS for name in step]
+    counts = Counter(tuple(row) for row in (table.scores[:, experts] == 1).tolist())
+    assert dict(counts) == {pattern: count for pattern, count in RIGHT_ANSWERS.items() if count}
+
+
+async def test_the_demo_has_a_cascade_beside_its_router(tmp_path):
+    async with served(tmp_path, demo=True, port=0) as g:
+        models = await ask(g.port, None, "/v1/models", "GET")
+        fact = await ask(g.port, chat("What is the capital of France?", "mild-cascade"))
+        total = await ask(g.port, chat("What is 17 * 23?", "mild-cascade"))
+        one = await ask(g.port, chat("What is 17 * 23?"))
+        stream = await ask(g.port, chat("What is 3 + 4?", "mild-cascade", stream=True))
+        status = json.loads((await ask(g.port, None, "/status.json", "GET")).body)
+    names = [model["id"] for model in json.loads(models.body)["data"]]
+    assert names[:3] == ["mild", "mild-cascade", "mild-direct"]
+    # Both models know the fact; a sum is left to the calculator.
+    assert "rules" not in fact.headers["x-mild-path"]
+    assert "Paris" in json.loads(fact.body)["choices"][0]["message"]["content"]
+    assert total.headers["x-mild-expert"] == "rules"
+    assert json.loads(total.body)["choices"][0]["message"]["content"] == "391"
+    assert "x-mild-path" not in one.headers
+    assert said(stream.body) == "7"
+    assert "cascade" not in [line["name"] for line in status["shares"]["experts"]]

@@ -70,14 +70,18 @@ def test_the_gateways_of_compose_have_the_demos_experts(tmp_path):
     assert settings.port == 6060
     assert {expert.base_url.split("/")[2] for expert in settings.experts} == {"experts:8080"}
     grace = COMPOSE["services"]["gateway-1"]["stop_grace_period"]
-    assert int(grace.rstrip("s")) >= settings.limits.drain_seconds + 15
+    limits = settings.limits
+    seconds = limits.accept_after_sigterm_seconds + limits.drain_seconds + 15
+    assert int(grace.rstrip("s")) >= seconds
 
 
 def test_kubernetes_gives_the_gateway_its_variables_and_its_time(tmp_path):
     settings = write_settings(tmp_path, kind("ConfigMap")["data"]["mild.toml"])
     pod = kind("Deployment")["spec"]["template"]["spec"]
     assert pod["containers"][0]["ports"][0]["containerPort"] == settings.port
-    assert pod["terminationGracePeriodSeconds"] >= settings.limits.drain_seconds + 5 + 15
+    limits = settings.limits
+    seconds = limits.accept_after_sigterm_seconds + limits.drain_seconds + 15
+    assert pod["terminationGracePeriodSeconds"] >= seconds
     secret = yaml.safe_load((DEPLOY / "kubernetes/secret.example.yaml").read_text())
     assert set(secret["stringData"]) == {"STORE", "SMALL_KEY", "LARGE_KEY"}
     assert pod["securityContext"]["runAsUser"] == 10001
@@ -108,4 +112,34 @@ def test_the_unit_is_one_that_systemd_reads(tmp_path):
     done = subprocess.run([program, "verify", unit], capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     limits = tomllib.loads((DEPLOY / "compose/mild.toml").read_text())["limits"]
-    assert f"TimeoutStopSec={limits['drain_seconds'] + 15}" in text
+    assert f"TimeoutStopSec={5 + limits['drain_seconds'] + 15}" in text
+
+
+def test_backups_are_for_their_owner_alone():
+    for page in (ROOT / "docs").rglob("*.md"):
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if '".backup ' in line:
+                assert '(umask 077; sqlite3 mild.sqlite ".backup mild.backup")' in line, page
+
+
+@pytest.mark.skipif(shutil.which("sqlite3") is None, reason="needs the command of SQLite")
+def test_a_backup_has_the_mode_of_the_store(tmp_path):
+    subprocess.run(["sqlite3", "mild.sqlite", "CREATE TABLE a (b)"], cwd=tmp_path, check=True)
+    command = '(umask 077; sqlite3 mild.sqlite ".backup mild.backup")'
+    subprocess.run(["sh", "-c", f"umask 022; {command}"], cwd=tmp_path, check=True)
+    assert (tmp_path / "mild.backup").stat().st_mode & 0o777 == 0o600
+
+
+def test_cron_and_the_unit_name_the_same_folders():
+    unit = (DEPLOY / "systemd/mild.service").read_text(encoding="utf-8")
+    guide = (ROOT / "docs/guides/learning.md").read_text(encoding="utf-8")
+    cron = next(line for line in guide.splitlines() if line.startswith("17 3 * * *"))
+    program, router, config = re.search(r"(\S+/mild) learn (\S+) --ledger (\S+)", cron).groups()
+    assert f"ExecStart={program} serve --config {config} " in unit
+    assert f'router = "{router}"' in unit
+
+
+def test_systemd_says_how_to_add_a_key():
+    command = "/opt/mild/bin/mild keys add alice --config /etc/mild/mild.toml"
+    assert command in (DEPLOY / "systemd/mild.service").read_text(encoding="utf-8")
+    assert command in (ROOT / "docs/guides/deployment.md").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import ssl
 import subprocess
 from pathlib import Path
@@ -17,7 +18,8 @@ from gateway_cases import Client, chat, request_bytes, solo
 from mild_gateway.access.managing import add_key, open_store
 from mild_gateway.config import AccessSettings
 from postgres_cases import free_port
-from waiting import PATIENCE
+from process_cases import served, write_files
+from waiting import PATIENCE, until
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 HOSTS = {"nginx": "gateway.example.com", "caddy": "localhost"}
@@ -45,6 +47,7 @@ def program(name):
 
 @pytest.fixture(params=HOSTS)
 def kind(request):
+    """The proxy; `apt-get install nginx-light caddy` installs both."""
     if program(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     return request.param
@@ -141,7 +144,7 @@ async def test_a_gateway_behind_a_proxy(kind, tmp_path):
         key = f"Bearer {add_key(opened, 'alice')}"
     settings = AccessSettings(require_key=True)
     up = FakeUpstream(script=["ok", "ok", "stall"])
-    patient = {"idle_seconds": 60.0, "first_byte_seconds": 60.0}
+    patient = {"first_byte_seconds": 60.0}
     async with (
         solo(up, one=patient, access_settings=settings, store=store) as (_, g),
         # The other gateway is away, and no request is lost by that.
@@ -155,7 +158,7 @@ async def test_a_gateway_behind_a_proxy(kind, tmp_path):
         plain = await ask(chat(), authorization=key, x_request_id="mine")
         accepted = await ask(large, authorization=key)
         inside = [await ask(None, path, "GET") for path in ("/metrics", "/", "/status.json")]
-        ready = await ask(None, "/health/readiness", "GET")
+        ready = await ask(None, "/health/ready", "GET")
         # The expert stops after two events; the first is there although the stream has not ended.
         async with TlsClient(port) as client, asyncio.timeout(PATIENCE):
             head = {"host": HOSTS[kind], "authorization": key}
@@ -206,3 +209,74 @@ async def test_the_clients_address_is_that_of_the_connection_and_a_request_is_se
     assert head["x-forwarded-for"] == "127.0.0.1"
     assert head["authorization"] == "Bearer mild-1"
     assert head["host"].split(":")[0] == HOSTS[kind]
+
+
+def rows_written(folder):
+    """Rows in the ledger of a gateway; none before it has written its first."""
+    file = folder / "ledger.sqlite"
+    if not file.exists():
+        return 0
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        try:
+            (count,) = connection.execute("SELECT count(*) FROM decisions").fetchone()
+        except sqlite3.OperationalError:
+            return 0
+    return count
+
+
+class RunningGateway:
+    """A gateway in a process of its own, which can be stopped and started again on its port."""
+
+    def __init__(self, folder, base_url):
+        self.folder = folder
+        self.port = free_port()
+        folder.mkdir()
+        extra = 'store = "../mild.sqlite"\n[access]\nrequire_key = true'
+        # Longer than three of Caddy's health checks.
+        write_files(folder, [("small", base_url)], port=self.port, extra=extra, accept=4)
+        self._stack = contextlib.AsyncExitStack()
+
+    async def start(self):
+        self._served = await self._stack.enter_async_context(served(self.folder))
+
+    async def stop(self):
+        """Let it finish its requests; its exit status."""
+        code = await self._served.stop()
+        await self._stack.aclose()
+        return code
+
+
+@pytest.mark.slow
+async def test_no_request_is_lost_in_three_rolling_restarts_under_load(kind, tmp_path):
+    with open_store(None, str(tmp_path / "mild.sqlite")) as store:
+        key = f"Bearer {add_key(store, 'alice')}"
+    answers = []
+    codes = []
+    is_over = False
+
+    async def press(ask, streamed):
+        while not is_over:
+            answers.append(await ask(chat(stream=streamed), authorization=key))
+            # Fewer than the requests per second that the proxy allows.
+            await asyncio.sleep(0.25)
+
+    async with FakeUpstream(delay=0.1, keep_bodies=False) as up:
+        gateways = [RunningGateway(tmp_path / name, up.base_url) for name in ("first", "second")]
+        for gateway in gateways:
+            await gateway.start()
+        ports = [gateway.port for gateway in gateways]
+        async with proxied(kind, tmp_path, ports) as (ask, _):
+            clients = [asyncio.create_task(press(ask, number % 2 == 0)) for number in range(4)]
+            for _ in range(3):
+                for gateway in gateways:
+                    codes.append(await gateway.stop())
+                    before = rows_written(gateway.folder)
+                    await gateway.start()
+                    # The proxy has found it again: only then may the other one be stopped.
+                    await until(lambda one=gateway, n=before: rows_written(one.folder) > n)
+            is_over = True
+            await asyncio.gather(*clients)
+        codes += [await gateway.stop() for gateway in gateways]
+    assert set(codes) == {0}
+    assert {(answer.status, answer.whole) for answer in answers} == {(200, True)}
+    assert sum(rows_written(gateway.folder) for gateway in gateways) == len(answers)

@@ -11,6 +11,7 @@ import pytest
 
 import mild_gateway
 from experiments.planning import collect_planned, make_plan
+from fake_endpoint import FakeEndpoint
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild_gateway.experts.expert import Expert
 
@@ -28,12 +29,22 @@ def questions(count=120):
     return pd.DataFrame(rows)
 
 
+# Its models answer with their names.
+ENDPOINT = FakeEndpoint(answer=None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def endpoint():
+    with ENDPOINT:
+        yield
+
+
 def experts(**prices):
-    said = {"small": "yes", "large": "no", "poor": "perhaps"}
-    return [
-        Expert(name, command=("echo", said[name]), price_per_query=price)
-        for name, price in (prices or PRICES).items()
-    ]
+    models = {"small": "yes", "large": "no", "poor": "perhaps"}
+    asked = []
+    for name, price in (prices or PRICES).items():
+        asked.append(Expert(name, ENDPOINT.base_url, models[name], price_per_query=price))
+    return asked
 
 
 def outcomes(count=12, silent=0):
@@ -141,7 +152,7 @@ def test_a_sum_must_pay_for_one_call():
 
 
 def test_every_expert_needs_a_price():
-    free = Expert("large", command=("echo", "no"))
+    free = Expert("large", ENDPOINT.base_url, "no")
     with pytest.raises(OptionError, match="'large' has none") as error:
         make_plan(outcomes(), [*experts(small=0.1), free], 1, queries=questions())
     assert error.value.code == "invalid_experts"
@@ -204,7 +215,7 @@ def test_a_plan_with_choices_finds_its_questions(tmp_path):
         {"question": ["Which?", "What?"], "A": ["x", "u"], "B": ["y", "v"], "answer": "A"}
     )
     plan = pd.DataFrame({"query": ["Which?\nA. x\nB. y"], "expert": ["small"]})
-    small = Expert("small", command=("echo", "A"), price_per_query=0.001)
+    small = Expert("small", ENDPOINT.base_url, "A", price_per_query=0.001)
     made = collect_planned(plan, asked, [small], ledger=tmp_path / "l")
     assert made.summary["experts"]["small"]["answered"] == 1
 
@@ -227,10 +238,3 @@ def test_an_empty_query_is_never_asked():
     table = outcomes(60, silent=30)
     table.loc[40:50, "query"] = ""
     assert "" not in make_plan(table, experts(), 1.0).columns["query"]
-
-
-def test_an_expert_with_several_samples_is_refused():
-    twice = Expert("small", command=("echo", "yes"), price_per_query=0.001, samples=2)
-    with pytest.raises(OptionError, match="has 2 samples") as error:
-        make_plan(outcomes(), [twice], 1, queries=questions())
-    assert error.value.code == "invalid_experts"

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import mild
 import mild_gateway
 from experiments.planning.__main__ import app
+from fake_endpoint import FakeEndpoint
 from mild.errors import OutputExistsError
 
 
@@ -22,11 +23,13 @@ def run(*words):
 def place(tmp_path):
     rows = [{"query": f"Is {i} even?", "answer": "no" if i % 2 else "yes"} for i in range(80)]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    (tmp_path / "experts.toml").write_text(
-        '[experts.yes]\ncommand = "echo yes"\nprice_per_query = 0.001\n'
-        '[experts.no]\ncommand = "echo no"\nprice_per_query = 0.002\n'
-    )
-    return tmp_path
+    with FakeEndpoint(answer=None) as endpoint:
+        text = ""
+        for model, price in (("yes", 0.001), ("no", 0.002)):
+            text += f'[experts.{model}]\nbase_url = "{endpoint.base_url}"\nmodel = "{model}"\n'
+            text += f"price_per_query = {price}\n"
+        (tmp_path / "experts.toml").write_text(text)
+        yield tmp_path
 
 
 def test_collect_plan_collect(place):

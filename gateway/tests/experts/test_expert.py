@@ -21,7 +21,7 @@ def expert(**more):
 
 
 def test_an_anthropic_expert_is_asked_for_messages():
-    small = expert(system="Be kind.", temperature=0.5, max_tokens=9, extra={"top_k": 3})
+    small = expert(system="Be kind.", max_tokens=9, extra={"temperature": 0.5, "top_k": 3})
     assert small.request("Hi") == {
         "url": f"{URL}/messages",
         "body": {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild_gateway.experts.json_edit import MAX_FIELDS, parse_object, replace_model
+from mild_gateway.experts.json_edit import parse_object, replace_model
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(allow_nan=False),
@@ -77,7 +77,7 @@ def test_without_a_model_nothing_changes():
         (b"", "not JSON"),
         (b"[1, 2]", "not a JSON object"),
         (b'"text"', "not a JSON object"),
-        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested more than 100 deep"),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
         ("\ufeff{}".encode(), "not JSON"),
     ],
 )
@@ -89,16 +89,6 @@ def test_what_is_no_object_is_named(body, why):
 def test_numbers_of_any_length_are_read():
     document = parse_object(b'{"model": "m", "seed": ' + b"7" * 6000 + b"}")
     assert document["model"] == "m"
-
-
-@pytest.mark.parametrize("field", [b'"k%d": 1', b'"model": "m"'])
-def test_an_object_may_not_have_very_many_fields(field):
-    """They are looked at one by one to find the model, also those of the same name."""
-    fields = [field % n if b"%" in field else field for n in range(MAX_FIELDS + 1)]
-    with pytest.raises(ValueError, match="more than 10,000 fields"):
-        parse_object(b"{" + b", ".join(fields) + b"}")
-    assert parse_object(b"{" + b", ".join(fields[1:]) + b"}")
-    assert parse_object(b'{"x": {' + b", ".join(fields) + b"}}")
 
 
 def test_replacing_the_model_takes_little_more_than_the_bytes():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mild_gateway.experts.prices import (
     Price,
+    TokenBounds,
     Usage,
     UsageMeter,
     asked_answers,
@@ -106,7 +107,7 @@ IMPOSSIBLE = [
 def test_a_usage_that_makes_no_sense_is_estimated(said):
     meter = UsageMeter()
     meter.add({"choices": [{"message": {"content": "x" * 1200}}], "usage": said}, True)
-    found = meter.charged(300, 3000, context=5000)
+    found = meter.charged(TokenBounds(300, 3000, 300, context=5000))
     assert (found.tokens_out, found.estimated) == (400, True)
     assert found.tokens_in in (5, 100)
 
@@ -114,13 +115,13 @@ def test_a_usage_that_makes_no_sense_is_estimated(said):
 @pytest.mark.parametrize(("context", "whole"), [(5000, True), (4999, False), (None, True)])
 def test_the_final_usage_is_charged_up_to_the_context_and_max_tokens(context, whole):
     meter = UsageMeter(Usage(5000, 3000), final=True, events=9, bytes_out=60_000)
-    found = meter.charged(300, 3000, context)
+    found = meter.charged(TokenBounds(300, 3000, 300, context))
     assert found == (Usage(5000, 3000) if whole else Usage(100, 3000, True))
 
 
 def test_a_list_of_texts_may_have_more_tokens_than_the_context():
     meter = UsageMeter(Usage(9000, 0), final=True)
-    assert meter.charged(10_000, 0, context=512) == Usage(9000, 0)
+    assert meter.charged(TokenBounds(10_000, 0, 10_000, context=512)) == Usage(9000, 0)
 
 
 @given(
@@ -132,14 +133,16 @@ def test_a_list_of_texts_may_have_more_tokens_than_the_context():
     st.integers(0, 10**6),
     st.integers(0, 10**6),
 )
-def test_an_estimate_is_the_largest_count_and_at_most_the_reservation(
+def test_input_is_charged_as_reported_and_output_at_most_as_reserved(
     tokens_in, tokens_out, final, events, bytes_out, bytes_in, max_tokens
 ):
     usage = Usage(tokens_in, tokens_out, cached_in=tokens_in)
-    found = UsageMeter(usage, final, events, bytes_out).charged(bytes_in, max_tokens, 10**6)
+    found = UsageMeter(usage, final, events, bytes_out).charged(
+        TokenBounds(bytes_in, max_tokens, bytes_in, context=10**6)
+    )
     assert found.cached_in <= found.tokens_in
     if found.estimated:
-        assert found.tokens_in <= bytes_in
+        assert found.tokens_in in (tokens_in, -(-bytes_in // 3))
         assert min(max_tokens, max(events, bytes_out // 3)) <= found.tokens_out <= max_tokens
     else:
         assert found == usage
@@ -151,7 +154,7 @@ def test_usage_that_is_followed_by_content_is_not_final():
     meter.add(content, False)
     meter.add({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 300}}, False)
     meter.add(content, False)
-    assert meter.charged(300, 3000, None) == Usage(7, 600, True)
+    assert meter.charged(TokenBounds(300, 3000, 300)) == Usage(7, 600, True)
 
 
 @pytest.mark.parametrize(("tokens", "charged"), [(28, 300), (29, 29)])
@@ -159,7 +162,7 @@ def test_a_final_usage_of_few_tokens_for_much_content_is_estimated(tokens, charg
     meter = UsageMeter()
     usage = {"prompt_tokens": 7, "completion_tokens": tokens}
     meter.add({"choices": [{"message": {"content": "x" * 900}}], "usage": usage}, True)
-    assert meter.charged(300, 3000, None)[:2] == (7, charged)
+    assert meter.charged(TokenBounds(300, 3000, 300))[:2] == (7, charged)
 
 
 def test_partial_usage_counts_where_it_is_the_largest():
@@ -167,9 +170,9 @@ def test_partial_usage_counts_where_it_is_the_largest():
     for tokens in (10, 50):
         usage = {"prompt_tokens": 7, "completion_tokens": tokens}
         meter.add({"choices": [{"delta": {"content": "x"}}], "usage": usage}, False)
-    assert meter.charged(300, 3000, None) == Usage(7, 50, True)
+    assert meter.charged(TokenBounds(300, 3000, 300)) == Usage(7, 50, True)
     meter.add({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 60}}, False)
-    assert meter.charged(300, 3000, None) == Usage(7, 60)
+    assert meter.charged(TokenBounds(300, 3000, 300)) == Usage(7, 60)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,7 @@ def test_bytes_of_content_reasoning_and_arguments_are_counted(document, size):
 def test_cached_tokens_are_charged_at_their_price_and_never_paid_back(details, cached):
     meter = UsageMeter()
     meter.read({"prompt_tokens": 1000, "prompt_tokens_details": details}, True)
-    usage = meter.charged(3000, 100, None)
+    usage = meter.charged(TokenBounds(3000, 100, 3000))
     assert (usage.tokens_in, usage.cached_in) == (1000, cached)
     price = Price(2.0, 8.0, per_million_cached_in=0.5)
     assert price.of(usage) == pytest.approx((1000 - cached) * 2e-6 + cached * 0.5e-6)

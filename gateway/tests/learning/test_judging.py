@@ -98,7 +98,7 @@ def test_a_small_difference_is_noise():
 
 def test_few_answers_are_too_few():
     case = simulate(0)
-    assert judge(*case, least=len(case[0]) + 1).reason == "too_few"
+    assert judge(*case, min_rows=len(case[0]) + 1).reason == "too_few"
     case = simulate(0, n=ENOUGH // 2)
     assert judge(*case).reason == "too_few"
     # Many answers, but hardly any of what the new router would do.
@@ -116,9 +116,9 @@ def test_without_answers_nothing_is_said():
     json.dumps(found.as_dict(), allow_nan=False)
 
 
-def test_where_the_log_says_nothing_the_worst_is_expected():
+def test_where_the_log_says_nothing_the_worst_is_expected_and_the_figures_are_about_the_rest():
     """Of the second kind, the new choice was never drawn, and the model praises it."""
-    rows, old, new, quantities = simulate(0, n=5000, model=[[0.3, 0.2, 0.6], [0.5, 0.7, 0.0]])
+    rows, old, new, quantities = simulate(0, n=30_000, model=[[0.3, 0.2, 0.6], [0.5, 0.7, 0.0]])
     assert judge(rows, old, new, quantities).reason == "better"
     hidden = (new == 2) & (rows.expert == 2)
     draws = rows.draws.copy()
@@ -133,8 +133,13 @@ def test_where_the_log_says_nothing_the_worst_is_expected():
         {"cost": (cost[~hidden], expected[~hidden])},
     )
     assert found.unsupported > 0.3
-    assert found.differences["cost"]["doubly_robust"].estimate > 0
-    assert found.reason == "worse"
+    # The true difference of the first kind is -0.1.
+    difference = found.differences["cost"]["doubly_robust"]
+    assert difference.low < -0.1 < difference.high < 0
+    assert found.differences["cost"]["self_normalised"].high < 0
+    assert found.worst_case["cost"].low > 0
+    assert found.reason == "unsupported"
+    assert found.as_dict()["worst_case"]["cost"]["low"] == found.worst_case["cost"].low
 
 
 def test_what_the_old_router_does_may_be_unknown_too():
@@ -149,8 +154,8 @@ def test_what_the_old_router_does_may_be_unknown_too():
         GradedRows(**fields), old[kept], new[kept], {"cost": (cost[kept], expected[kept])}
     )
     assert found.unsupported == 1
-    assert found.reason == "too_few"
-    assert found.differences["cost"]["doubly_robust"].low > 0
+    assert (found.reason, found.differences) == ("too_few", {})
+    assert found.worst_case["cost"].low > 0
 
 
 def test_draws_that_are_not_known_are_not_rare():

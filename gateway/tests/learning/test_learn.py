@@ -22,7 +22,7 @@ from mild.artifact import features_tag
 from mild.artifact.info import CostInfo
 from mild.artifact.versions import read_versions
 from mild.errors import InvalidInputError
-from mild.policies import MixPolicy
+from mild.policies import MixPolicy, PricedPolicy
 from mild_gateway.database.engine import open_database
 from mild_gateway.ledger.feedback import Feedback, write_feedback
 from mild_gateway.selection.stored_features import pack_features
@@ -191,6 +191,85 @@ def test_too_few_answers_make_a_candidate_that_later_ones_prove(folder, tmp_path
     assert (known.serving, known.candidate) == (2, None)
     assert (known[2].reason, known[2].why) == ("better", "learned from 160 answers: better")
     assert known[2].facts["judgement"]["rows"] == 400
+
+
+def nearly_equal_candidate(router, share):
+    """A router that has learned, and asks another expert for so small a share of the queries."""
+    texts = texts_of(KINDS * 300, np.random.default_rng(3))
+    X = router.features(texts)
+    coef = np.zeros((3, X.shape[1]), np.float32)
+    coef[0] = -X.std(axis=0) * np.sign(X[0])
+    score = X @ coef[0]
+    intercept = np.array([0.5 - np.quantile(score, share), 0.9, 0.5], np.float32)
+    none = np.zeros_like(coef)
+    policy = PricedPolicy(
+        coef, intercept, none, np.zeros(3), np.zeros(3), price_weight=0.0, kind_of_error="ridge"
+    )
+    candidate = replace(router, policy=policy)
+    assert 0 < (candidate.predict_texts(texts) != router.predict_texts(texts)).mean() < 2 * share
+    return candidate
+
+
+def test_a_candidate_that_hardly_changes_anything_does_not_block_learning(folder, tmp_path):
+    """The serving expert is always wrong from now on, which the candidate does not know."""
+    router = mild.load(folder)
+    path = write(tmp_path / "l", *make(router, n=300, wrong=THEN, explore=0.1, rate=1.0))
+    candidate = nearly_equal_candidate(router, share=0.01)
+    mild.artifact.write_version(
+        folder, candidate, why="learned", serve=False, learned_until=1e9 + 299
+    )
+    runs = []
+    for start in (300, 1300, 2300):
+        rows = make(router, 1000, (0.1, 0.5, 1.0), start, seed=start, explore=0.1, rate=1.0)
+        write(path, *rows)
+        runs.append(mild_gateway.learn(folder, path))
+        if runs[-1].promoted:
+            break
+    assert runs[-1].promoted, [run.sentence for run in runs]
+    assert {
+        NAMES[k] for k in mild.load(folder).predict_texts(texts_of(KINDS, np.random.default_rng(9)))
+    } == {"small"}
+
+
+def test_a_starved_candidate_is_replaced_by_one_that_has_learned_from_everything(folder, tmp_path):
+    """The newer half, which judges, is from the time before the change: only a refit knows of it."""
+    router = mild.load(folder)
+    path = write(tmp_path / "l", *make(router, n=300, wrong=THEN, explore=0.1, rate=1.0))
+    candidate = nearly_equal_candidate(router, share=0.01)
+    number = mild.artifact.write_version(
+        folder, candidate, why="learned", serve=False, learned_until=1e9 + 299
+    )
+    write(path, *make(router, 150, (0.1, 0.5, 1.0), 300, explore=0.1, rate=1.0, seed=1))
+    found = mild_gateway.learn(folder, path)
+    known = read_versions(folder)
+    assert (found.promoted, known.serving) == (False, 1)
+    assert found.version == known.candidate == number + 1
+    assert known[known.candidate].learned_until == 1e9 + 449
+
+
+def test_the_sentence_is_about_the_requests_that_the_log_tells_about(folder, tmp_path):
+    """For half of the requests the new choice was hardly ever drawn; elsewhere it is better."""
+    router = mild.load(folder)
+    records, judged = make(router, 3000, rate=1.0)
+    hidden = set()
+    for one in records:
+        if one.text.startswith("def"):
+            one.draws = [0.001, 0.099, 0.9]
+            one.propensity = one.draws[NAMES.index(one.chosen)]
+            if one.chosen == "small":
+                hidden.add(one.request_id)
+    records = [one for one in records if one.request_id not in hidden]
+    judged = [one for one in judged if one.request_id not in hidden]
+    path = write(tmp_path / "l", records, judged)
+    found = mild_gateway.learn(folder, path, table=table(wrong=NOW), dry_run=True)
+    judgement = found.judgement
+    assert (found.promoted, found.reason) == (False, "unsupported")
+    difference = judgement.differences["cost"]["doubly_robust"]
+    assert (
+        difference.low < NOW[0] - NOW[2] < difference.high < 0 < judgement.worst_case["cost"].high
+    )
+    assert "costs less where the log can tell: -0.2" in found.sentence
+    assert f"leaves out {100 * judgement.unsupported:.0f} % of the requests" in found.sentence
 
 
 def test_feedback_of_clients_trains_and_judges_only_if_it_is_trusted(folder, tmp_path):

@@ -52,7 +52,7 @@ def test_an_entry_says_what_is_known_of_an_answer(tmp_path, router):
     rows = [
         row(0, reported="m1", preferred="small"),
         row(1, chosen="large", expert="large", propensity=0.05, preferred="small", price=0.3),
-        row(2, chosen="large", expert="large", propensity=0.05, router="other"),
+        row(2, chosen="large", expert="large", propensity=0.05, router="other", preferred="gone"),
         row(3, reported="m2"),
         row(4),  # not judged
     ]
@@ -209,7 +209,7 @@ def test_the_span_and_the_newest_are_kept(tmp_path, router):
     place = ledger(tmp_path / "l", records, judged)
     found = read_logged(place, router, since=1e9 + 100, until=1e9 + 200)
     assert (found.time.min(), found.time.max()) == (1e9 + 100, 1e9 + 198)
-    everything, newest = read_logged(place, router), read_logged(place, router, most=40)
+    everything, newest = read_logged(place, router), read_logged(place, router, max_answers=40)
     assert len(everything) == 150
     assert newest.left_out == {"older than the newest ones that are used": 110}
     for name in ("X", "request_id", "error", "propensity", "expert"):
@@ -238,18 +238,6 @@ def test_a_ledger_in_postgresql_gives_the_same(postgres, tmp_path, router):
         np.testing.assert_array_equal(getattr(found[0], name), getattr(found[1], name))
 
 
-def test_a_ledger_of_an_older_schema_has_no_feedback(tmp_path, router):
-    place = ledger(tmp_path / "l", [row(0, outcome="cut"), row(1)])
-    database = open_database(place)
-    with database.transaction() as connection:
-        connection.execute(sa.text("DROP TABLE feedback"))
-        for name in ("preferred", "draws", "reported", "features"):
-            connection.execute(sa.text(f"ALTER TABLE decisions DROP COLUMN {name}"))
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0005'"))
-    database.close()
-    assert read_logged(place, router).request_id.astype(str).tolist() == ["r0"]
-
-
 def test_a_router_of_numbers_is_refused(tmp_path, router):
     with pytest.raises(UnsupportedError):
         read_logged(tmp_path / "l", replace(router, text=None))
@@ -262,6 +250,7 @@ def climbed(number, calls, **fields):
     usual = {
         "chosen": "cascade", "expert": calls[-1][0], "propensity": 0.8, "router": OWN,
         "preferred": "cascade", "probabilities": [0.25] * 4, "text": EASY,
+        "draws": [(1 - fields.get("propensity", 0.8)) / 4] * 4,
     }  # fmt: skip
     entries = [
         {
@@ -318,6 +307,7 @@ def test_an_expert_that_exploration_drew_beside_a_cascade(tmp_path, climber):
         "router": OWN,
         "probabilities": [0.25] * 4,
         "preferred": "cascade",
+        "draws": [0.2 / 4] * 4,
     }
     rows = [
         row(0, chosen="small", expert="small", text=EASY, **drawn),
@@ -380,7 +370,7 @@ def test_propensities_of_a_cascade_make_unbiased_estimates(tmp_path, climber):
             rows.append(
                 row(
                     number, chosen=name, expert=name, text=text, propensity=0.1, router=OWN,
-                    probabilities=[0.25] * 4, preferred="cascade",
+                    probabilities=[0.25] * 4, preferred="cascade", draws=[0.1] * 4,
                 )
             )  # fmt: skip
         else:

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import sqlalchemy as sa
 
 from ledger_cases import Keep, read_feedback, record, write_all, writing
 from mild.errors import InvalidInputError
@@ -119,22 +118,11 @@ def test_feedback_goes_with_its_row(ledger_place):
     write_all(ledger_place, [record(number, 1000.0 + number) for number in range(4)])
     write(ledger_place, [score(number, time=5000.0) for number in range(4)])
     store = LedgerStore(ledger_place)
-    assert store.drop_before(1002.0, 6000.0, 10) == 2
+    assert store.drop_before(1002.0, 10) == 2
     assert [one.request_id for one in read_feedback(ledger_place)] == ["r2", "r3"]
-    assert store.drop_excess(0, 0, 0, 10) == 2
+    assert store.drop_excess(0, 0, 10) == 2
     assert list(read_feedback(ledger_place)) == []
     store.close()
-
-
-def test_a_ledger_of_before_has_none(tmp_path):
-    path = write_all(tmp_path / "l.db", [record(0)])
-    database = open_database(path)
-    with database.transaction() as connection:
-        connection.execute(sa.text("DROP TABLE feedback"))
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0005'"))
-    database.close()
-    assert list(read_feedback(path)) == []
-    assert feedback_by_expert(path) == {}
 
 
 def test_rate_and_mean_by_expert(ledger_place):

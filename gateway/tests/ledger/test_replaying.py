@@ -123,6 +123,7 @@ def test_a_router_that_asks_one_expert_is_compared_with_a_cascade_that_served(tm
     records, _ = make_log(3000, explore=1.0)
     for entry in records:
         entry.propensity = 0.1
+        entry.preferred = "cascade"
         if rng.random() < 0.7:
             entry.chosen, entry.propensity, entry.price = "cascade", 0.7, 0.05
     found = mild_gateway.replay(write_log(tmp_path / "l.sqlite", records), make_router())

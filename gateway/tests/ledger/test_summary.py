@@ -1,12 +1,9 @@
 """What a ledger holds, in short."""
 
-import sqlite3
-
 import pytest
 
 from ledger_cases import record, write_all
 from mild.data import read_outcomes
-from mild_gateway.dashboard.ledger_snapshot import read_snapshot
 from mild_gateway.ledger import read_ledger
 from mild_gateway.ledger.export import export
 from mild_gateway.ledger.summary import summarize
@@ -43,23 +40,23 @@ def test_the_summary_adds_up(ledger_place):
 
 
 def test_draws_of_another_expert_than_the_first_choice_are_counted(ledger_place):
-    # None: an expert that could not serve the request, and could not be drawn.
-    draws = [(0.8, [0.7, 0.2, 0.1]), (0.1, [0.7, 0.2, 0.1]), (0.65, [0.7, None, 0.3]),
-             (0.35, [0.7, None, 0.3]), (1.0, [0.7, None, None])]  # fmt: skip
-    records = [
-        record(i, time=START, propensity=p, probabilities=q) for i, (p, q) in enumerate(draws)
-    ]
-    recent = summarize(write_all(ledger_place, records))["recent"]
-    assert (recent["explored_share"], recent["not_preferred_share"]) == (0.8, 0.4)
-
-
-def test_what_was_preferred_is_read_where_the_row_says_it(ledger_place):
     # Another expert may be drawn with a probability above 1 / 2.
     draws = [(0.6, "small"), (0.6, "large"), (0.65, "small"), (0.35, "large"), (1.0, "small")]
     records = [
         record(i, time=START, propensity=p, preferred=first) for i, (p, first) in enumerate(draws)
     ]
-    assert summarize(write_all(ledger_place, records))["recent"]["not_preferred_share"] == 0.4
+    recent = summarize(write_all(ledger_place, records))["recent"]
+    assert (recent["explored_share"], recent["not_preferred_share"]) == (0.8, 0.4)
+
+
+def test_a_pinned_request_has_the_first_choice_of_the_one_that_pinned_it(ledger_place):
+    records = [
+        record(0, time=START, session="s", preferred="large"),
+        record(1, time=START, session="s", pinned_by="r0"),
+        record(2, time=START, session="t", preferred="small"),
+        record(3, time=START, session="t", pinned_by="r2"),
+    ]
+    assert summarize(write_all(ledger_place, records))["recent"]["not_preferred_share"] == 0.5
 
 
 def test_a_span_without_rows_is_no_error(ledger_place):
@@ -105,18 +102,32 @@ def test_the_calls_of_a_cascade_are_kept_and_exported(ledger_place, tmp_path):
         assert prices["large"] == pytest.approx(0.1)
 
 
-def test_a_ledger_of_the_version_before_is_read_without_calls(tmp_path):
-    path = write_all(tmp_path / "l.sqlite", [record(1)])
-    with sqlite3.connect(path) as connection:
-        for name in ("calls", "preferred", "draws", "reported", "features", "novel"):
-            connection.execute(f"ALTER TABLE decisions DROP COLUMN {name}")
-        connection.execute("DROP TABLE feedback")
-        connection.execute("DROP TABLE drift")
-        connection.execute("UPDATE alembic_version SET version_num = '0004'")
-    connection.close()
-    (found,) = read_ledger(path)
-    assert found.calls is None
-    assert export(path, tmp_path / "l.parquet") == 1
-    assert read_snapshot(path, found.time).recent == [found]
-    write_all(path, [cascaded(2)])
-    assert [entry.calls is None for entry in read_ledger(path)] == [True, False]
+def cascade_call(expert, step):
+    return {
+        "expert": expert, "step": step, "outcome": "ok", "dollars": 0.01, "tokens_in": 9,
+        "tokens_out": 9, "latency_ms": 5.0,
+    }  # fmt: skip
+
+
+def test_the_steps_of_a_cascade_are_named(ledger_place):
+    first = [cascade_call("small", 1), cascade_call("medium", 1)]
+    records = [record(0, time=START)]
+    for number in range(1, 5):
+        calls = list(first)
+        if number == 1:
+            calls.append(cascade_call("large", 2))
+        records.append(record(number, time=START, chosen="cascade", calls=calls, price=0.5))
+    found = summarize(write_all(ledger_place, records))
+    assert found["cascade"] == {
+        "requests": 4,
+        "escalated_share": 0.25,
+        "paths": {
+            "small,medium": {"requests": 3, "dollars": 1.5},
+            "small,medium>large": {"requests": 1, "dollars": 0.5},
+        },
+    }
+    assert list(found["cascade"]["paths"]) == ["small,medium", "small,medium>large"]
+
+
+def test_without_a_cascade_no_steps_are_named(ledger_place):
+    assert summarize(write_all(ledger_place, [record(0, time=START)]))["cascade"] is None

@@ -145,24 +145,6 @@ def test_rows_that_are_lost_at_the_end_are_counted_in_the_log(tmp_path, caplog, 
     assert writer.dropped == count
 
 
-@pytest.mark.parametrize("files", ["l.db*", "l.db"])
-def test_a_file_that_vanishes_is_made_anew(tmp_path, caplog, files):
-    path = tmp_path / "l.db"
-    with writing(path) as writer:
-        writer.write(record(0))
-        assert writer.flush()
-        for file in tmp_path.glob(files):
-            file.unlink()
-        # Also while nothing is written.
-        wait_until(path.exists)
-        writer.write(record(1))
-        assert writer.flush()
-        assert ids(path) == [1]
-        assert writer.trouble is None
-    (said,) = [entry.getMessage() for entry in caplog.records]
-    assert said == f"the ledger {path} was deleted or replaced; it is created anew."
-
-
 def test_a_value_that_does_not_fit_costs_only_its_own_record(ledger_place):
     strange = [
         record(2, tokens_in=2**80),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild_gateway.experts.expert import Expert
+from mild_gateway.experts.expert import CAPABILITIES, Expert
 from mild_gateway.selection.needs import Needs, missing_of, request_needs
 
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
@@ -29,7 +29,7 @@ def chat(*messages, **more):
     [
         (chat(), set()),
         (chat({"role": "user", "content": [{"type": "text", "text": "a"}]}), set()),
-        (chat({"role": "user", "content": [IMAGE]}), {"vision"}),
+        (chat({"role": "user", "content": [IMAGE]}), {"images"}),
         (chat({"role": "tool", "content": "4"}), {"tools"}),
         (chat(CALL), {"tools"}),
         (chat(tools=[TOOL]), {"tools"}),
@@ -43,14 +43,11 @@ def chat(*messages, **more):
         ({"prompt": "Hello"}, set()),
     ],
 )
-def test_each_need_is_seen_and_declared_by_one_key(document, flags):
+def test_each_need_is_seen_and_may_be_unsupported(document, flags):
     needs = request_needs(document, 0)
-    assert {
-        name for name in ("vision", "tools", "json_schema", "reasoning") if getattr(needs, name)
-    } == flags
-    for name in ("vision", "tools", "json_schema", "reasoning"):
-        assert bool(missing_of(expert(**{name: False}), needs)) == (name in flags)
-        assert not missing_of(expert(**{name: True}), needs)
+    assert needs.capabilities == flags
+    for name in CAPABILITIES:
+        assert bool(missing_of(expert(unsupported=[name]), needs)) == (name in flags)
     assert not missing_of(expert(), needs)
 
 
@@ -97,15 +94,15 @@ anything = st.recursive(
 )
 def test_any_document_has_needs(document):
     needs = request_needs(document, len(json.dumps(document)))
-    limits = expert(vision=False, tools=False, json_schema=False, reasoning=False, context=1)
+    limits = expert(unsupported=CAPABILITIES, context=1)
     assert isinstance(missing_of(limits, needs), str)
 
 
 @pytest.mark.parametrize(
     ("document", "needs"),
     [
-        ({"messages": [turn({"type": "image", "source": {}})]}, {"vision"}),
-        ({"input": [turn({"type": "input_image", "image_url": "https://x/y.png"})]}, {"vision"}),
+        ({"messages": [turn({"type": "image", "source": {}})]}, {"images"}),
+        ({"input": [turn({"type": "input_image", "image_url": "https://x/y.png"})]}, {"images"}),
         ({"messages": [turn({"type": "tool_result", "content": "5"})]}, {"tools"}),
         ({"input": [{"type": "function_call_output", "output": "5"}]}, {"tools"}),
         ({"input": "Hi", "text": {"format": {"type": "json_schema"}}}, {"json_schema"}),
@@ -115,6 +112,4 @@ def test_any_document_has_needs(document):
     ],
 )
 def test_needs_of_the_other_apis(document, needs):
-    found = request_needs(document, 0)
-    names = ("vision", "tools", "json_schema", "reasoning")
-    assert {name for name in names if getattr(found, name)} == needs
+    assert request_needs(document, 0).capabilities == needs

@@ -147,7 +147,7 @@ def test_a_tuned_router_decides_by_its_heads_under_another_price_weight():
         TradeoffPolicy(constant, heads), names, None, RouterInfo.from_notes(notes), features()
     )
     selector = selector_of(router)
-    assert selector.fixed is None
+    assert selector.fixed_weight_reason is None
     X = router.features(TEXTS)
     for weight in (0.0, 5.0):
         wanted = heads.with_prices(price_weight=weight).predict(X).tolist()
@@ -156,4 +156,4 @@ def test_a_tuned_router_decides_by_its_heads_under_another_price_weight():
     assert {scores.best for scores in selector.score_all(TEXTS, [None] * len(TEXTS))} == {2}
     mixed = {"cost": {"price_weight": None, "latency_weight": 1.0}, "price_head": "dollars"}
     slow = Router(router.policy, names, None, RouterInfo.from_notes(mixed), features())
-    assert selector_of(slow).fixed is not None
+    assert selector_of(slow).fixed_weight_reason is not None

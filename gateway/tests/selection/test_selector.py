@@ -12,12 +12,11 @@ from mild_gateway.refusals import Refusal
 from mild_gateway.selection.models import ModelRequest
 from mild_gateway.selection.selector import ExpertSelector
 from mild_gateway.selection.sessions import (
+    MemorySessions,
     Pin,
-    Sessions,
     content_session,
     named_session,
     sent_before,
-    table_bytes,
 )
 
 NAMES = ("a", "b", "c")
@@ -117,13 +116,8 @@ def test_a_named_expert_is_not_the_routers_choice():
     assert choice.chosen is choice.propensity is choice.probabilities is None
 
 
-def test_without_fallback_only_the_chosen_one_is_asked():
-    assert select(selector_of(fallback=False)).order == ["b"]
-
-
 def test_a_session_stays_with_its_expert_and_repeats_its_propensity():
-    sessions = Sessions(memoryview(bytearray(table_bytes(100))), 100.0)
-    sessions.set_experts(list(NAMES))
+    sessions = MemorySessions()
     selector = selector_of(sessions, 2, explore=0.9)
     for name in map(str, range(30)):
         session = named_session("k", name)
@@ -137,10 +131,9 @@ def test_a_session_stays_with_its_expert_and_repeats_its_propensity():
 
 
 def test_a_pin_of_an_expert_that_this_router_does_not_know_is_none():
-    sessions = Sessions(memoryview(bytearray(table_bytes(8))), 60.0)
-    sessions.set_experts([*NAMES, "new"])
+    sessions = MemorySessions()
     session = named_session("key", "s")
-    sessions.pin(session.hash, Pin("new", 0.5, REQUEST))
+    sessions.pin(session, Pin("new", 0.5, REQUEST))
     choice = select(selector_of(sessions), session=session)
     assert (choice.chosen, choice.pinned_by) == ("b", None)
 
@@ -158,7 +151,7 @@ IMAGE = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_
 
 
 def test_the_router_chooses_among_those_that_can_serve():
-    selector = with_experts(expert("a"), expert("b", vision=False), expert("c"))
+    selector = with_experts(expert("a"), expert("b", unsupported=["images"]), expert("c"))
     assert select(selector).order == ["b", "c", "a"]
     choice = select(selector, document=IMAGE)
     assert (choice.order, choice.chosen, choice.propensity) == (["c", "a"], "c", 1.0)
@@ -172,7 +165,7 @@ def test_the_router_chooses_among_those_that_can_serve():
 
 async def test_propensities_are_exact_over_the_experts_that_can_serve():
     selector = with_experts(
-        expert("a"), expert("b", vision=False), expert("c"), explore=0.4, seed=1
+        expert("a"), expert("b", unsupported=["images"]), expert("c"), explore=0.4, seed=1
     )
     choices = await many(selector, [None] * 4_000, IMAGE)
     drawn = Counter(choice.chosen for choice in choices)
@@ -185,7 +178,7 @@ async def test_propensities_are_exact_over_the_experts_that_can_serve():
 
 def test_a_request_that_nobody_can_serve_is_refused_with_each_reason():
     selector = with_experts(
-        expert("a", vision=False), expert("b", context=10), expert("c", max_output=5),
+        expert("a", unsupported=["images"]), expert("b", context=10), expert("c", max_output=5),
         expert("last", role="fallback"),
     )  # fmt: skip
     with pytest.raises(Refusal) as caught:
@@ -200,8 +193,7 @@ def test_a_request_that_nobody_can_serve_is_refused_with_each_reason():
 def test_a_fallback_comes_last_and_is_never_chosen():
     experts = [expert("last", role="fallback"), *map(expert, NAMES)]
     assert select(with_experts(*experts)).order == ["b", "c", "a", "last"]
-    assert select(with_experts(*experts, fallback=False)).order == ["b"]
-    blind = expert("last", role="fallback", vision=False)
+    blind = expert("last", role="fallback", unsupported=["images"])
     assert select(with_experts(blind, *map(expert, NAMES)), document=IMAGE).order == ["b", "c", "a"]
     # The same for one that the router knows.
     selector = with_experts(
@@ -215,15 +207,13 @@ def test_a_fallback_comes_last_and_is_never_chosen():
     assert sum(choices[0].probabilities) == pytest.approx(1)
 
 
-def sessions_of(clock=lambda: 1000.0, count=100):
-    sessions = Sessions(memoryview(bytearray(table_bytes(count))), 3600.0, clock)
-    sessions.set_experts(list(NAMES))
-    return sessions
+def sessions_of(clock=lambda: 1000.0):
+    return MemorySessions(clock)
 
 
 def test_a_session_leaves_an_expert_that_cannot_serve_its_request_and_stays_away():
     selector = with_experts(
-        expert("a"), expert("b", vision=False), expert("c"), sessions=sessions_of()
+        expert("a"), expert("b", unsupported=["images"]), expert("c"), sessions=sessions_of()
     )
     session = named_session("key", "s")
     assert select(selector, session=session).chosen == "b"
@@ -279,13 +269,13 @@ def test_a_soft_pin_is_credited_with_the_cached_prefix(characters, price, idle, 
         expert("a"), expert("b"), expert("c", **price), sessions=sessions, pin_sessions="soft"
     )
     session = named_session("key", "s")
-    sessions.pin(session.hash, Pin("c", 0.5, b"x" * 12))
+    sessions.pin(session, Pin("c", 0.5, b"x" * 12))
     clock.now += idle
     model = ModelRequest(price_weight=weight)
     choice = select(selector, model, session=session, document=conversation(characters))
     assert (choice.chosen, choice.propensity, choice.pinned_by) == (chosen, 1.0, None)
     assert choice.expected["c"] == pytest.approx(0.2)
-    assert sessions.find(session.hash).expert == chosen
+    assert asyncio.run(sessions.find(session)).expert == chosen
 
 
 def test_the_credit_is_the_difference_of_the_prices():
@@ -297,20 +287,20 @@ def test_the_credit_is_the_difference_of_the_prices():
     session = named_session("key", "s")
     for characters in (100, 250, 500, 1_000):
         document = conversation(characters)
-        sessions.pin(session.hash, Pin("c", 0.5, REQUEST))
+        sessions.pin(session, Pin("c", 0.5, REQUEST))
         stays = tokens_in_bytes(sent_before(document)) * 1e-3 >= 0.1
         assert (select(selector, session=session, document=document).chosen == "c") == stays
 
 
 async def test_a_soft_pin_is_drawn_with_its_propensity():
-    sessions = sessions_of(count=20_000)
+    sessions = sessions_of()
     selector = with_experts(
         expert("a"), expert("b"), expert("c", **CACHED),
         sessions=sessions, pin_sessions="soft", explore=0.3, seed=1,
     )  # fmt: skip
-    pinned = [named_session("key", str(number)) for number in range(3_000)]
+    pinned = [named_session(f"key {number % 4}", str(number)) for number in range(3_000)]
     for session in pinned:
-        sessions.pin(session.hash, Pin("c", 0.5, REQUEST))
+        sessions.pin(session, Pin("c", 0.5, REQUEST))
     choices = await many(selector, pinned, conversation(4_000))
     for choice in choices:
         assert choice.propensity == pytest.approx(0.8 if choice.chosen == "c" else 0.1)
@@ -319,13 +309,12 @@ async def test_a_soft_pin_is_drawn_with_its_propensity():
 
 
 def test_a_router_without_costs_keeps_its_sessions():
-    sessions = Sessions(memoryview(bytearray(table_bytes(100))), 3600.0)
-    sessions.set_experts(["small", "large"])
+    sessions = MemorySessions()
     experts = [expert("small", **CACHED), expert("large")]
     selector = ExpertSelector(
         scored_router(), RoutingSettings(pin_sessions="soft"), sessions, None, experts
     )
     session = named_session("key", "s")
-    sessions.pin(session.hash, Pin("small", 0.5, b"x" * 12))
+    sessions.pin(session, Pin("small", 0.5, b"x" * 12))
     choice = select(selector, session=session, document=conversation(0))
     assert (choice.chosen, choice.propensity, choice.pinned_by) == ("small", 0.5, b"x" * 12)

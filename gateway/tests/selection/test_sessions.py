@@ -1,82 +1,138 @@
+import asyncio
+
 import pytest
 
+from mild_gateway.config import Settings
+from mild_gateway.database import read_address
 from mild_gateway.selection.sessions import (
-    WAYS,
+    SESSION_SECONDS,
+    SESSIONS_PER_KEY,
+    MemorySessions,
     Pin,
     Session,
-    Sessions,
+    StoreSessions,
     content_session,
     hash_session,
+    named_session,
+    open_sessions,
     sent_before,
-    table_bytes,
 )
 
 
 class Clock:
-    now = 1000.0
+    now = 1_000_000.0
 
     def __call__(self):
         return self.now
 
 
-def make(count=64, seconds=10.0, workers=1):
-    clock = Clock()
-    memory = memoryview(bytearray(table_bytes(count)))
-    found = [Sessions(memory, seconds, clock) for _ in range(workers)]
-    for sessions in found:
-        sessions.set_experts(["small", "large"])
-    return clock, found
-
-
 PIN = Pin("large", 0.25, b"0123456789ab")
+CHAT = named_session("alice", "chat 1")
 
 
-def test_a_pin_is_seen_by_every_worker():
-    _, (one, two) = make(workers=2)
-    session = hash_session("alice", "chat 1")
-    assert two.find(session) is None
-    one.pin(session, PIN)
-    assert two.find(session) == PIN
-    assert two.find(hash_session("bob", "chat 1")) is None
+@pytest.fixture
+def clock():
+    return Clock()
 
 
-def test_a_pin_ends_after_its_last_use():
-    clock, (sessions,) = make()
-    session = hash_session("alice", "chat 1")
-    sessions.pin(session, PIN)
-    clock.now += 9
-    assert sessions.find(session) == PIN
-    clock.now += 9
-    assert sessions.find(session) == PIN
-    clock.now += 11
-    assert sessions.find(session) is None
+@pytest.fixture(params=["memory", "store"])
+async def sessions(request, tmp_path, clock):
+    if request.param == "memory":
+        opened = MemorySessions(clock)
+    else:
+        opened = StoreSessions(str(tmp_path / "mild.sqlite"), clock)
+    yield opened
+    await opened.close()
 
 
-def test_a_full_table_forgets_the_one_that_ends_first():
-    clock, (sessions,) = make(count=WAYS)
-    names = [hash_session("k", str(n)) for n in range(WAYS + 1)]
-    for name in names:
-        clock.now += 0.1
-        sessions.pin(name, PIN)
-    assert sessions.find(names[0]) is None
-    assert all(sessions.find(name) == PIN for name in names[1:])
+async def test_a_pin_belongs_to_its_key_and_session(sessions):
+    assert await sessions.find(CHAT) is None
+    sessions.pin(CHAT, PIN)
+    assert await sessions.find(CHAT) == PIN
+    assert await sessions.find(named_session("bob", "chat 1")) is None
+    assert await sessions.find(named_session("alice", "chat 2")) is None
 
 
-def test_an_expert_that_is_gone_ends_its_pins():
-    _, (sessions,) = make()
-    session = hash_session("alice", "chat 1")
-    sessions.pin(session, PIN)
-    sessions.set_experts(["small"])
-    assert sessions.find(session) is None
+async def test_a_new_pin_replaces_the_old_one(sessions):
+    sessions.pin(CHAT, PIN)
+    sessions.pin(CHAT, Pin("small", 0.5, b"ba9876543210"))
+    assert (await sessions.find(CHAT)).expert == "small"
 
 
-def test_a_slot_written_by_two_at_once_counts_as_empty():
-    _, (sessions,) = make(count=1)
-    session = hash_session("alice", "chat 1")
-    sessions.pin(session, PIN)
-    for place in range(0, table_bytes(1), 3):
-        sessions._memory[place] ^= 0xFF
-    assert sessions.find(session) is None
+async def test_a_pin_ends_an_hour_after_its_last_use(sessions, clock):
+    sessions.pin(CHAT, PIN)
+    for _ in range(2):
+        clock.now += SESSION_SECONDS - 1
+        assert await sessions.find(CHAT) == PIN
+    clock.now += SESSION_SECONDS + 1
+    assert await sessions.find(CHAT) is None
+
+
+async def test_a_pin_tells_how_long_the_session_was_idle(sessions, clock):
+    sessions.pin(CHAT, PIN)
+    clock.now += 4
+    assert (await sessions.find(CHAT)).idle == 4
+    clock.now += 1
+    assert (await sessions.find(CHAT)).idle == 1
+
+
+async def test_a_key_pushes_out_its_own_sessions_and_nobody_elses(sessions, clock, monkeypatch):
+    monkeypatch.setattr("mild_gateway.selection.sessions.SESSIONS_PER_KEY", 20)
+    bobs = named_session("bob", "chat 1")
+    sessions.pin(bobs, PIN)
+    chats = [named_session("alice", str(number)) for number in range(50)]
+    for chat in chats:
+        clock.now += 1
+        sessions.pin(chat, PIN)
+    assert await sessions.find(bobs) == PIN
+    kept = [await sessions.find(chat) is not None for chat in chats]
+    assert kept == [False] * 30 + [True] * 20
+
+
+async def test_ten_thousand_sessions_of_one_key_push_out_no_other_pin():
+    sessions = MemorySessions()
+    sessions.pin(CHAT, PIN)
+    for number in range(10_100):
+        sessions.pin(named_session("bob", str(number)), PIN)
+    assert await sessions.find(CHAT) == PIN
+    assert SESSIONS_PER_KEY == 1000
+    assert len(sessions._pins["bob"]) == SESSIONS_PER_KEY
+
+
+async def test_workers_share_the_pins_of_a_store(store_place):
+    first, second = StoreSessions(store_place), StoreSessions(store_place)
+    first.pin(CHAT, PIN)
+    # The pin is written before this is answered.
+    assert await first.find(CHAT) == PIN
+    assert await second.find(CHAT) == PIN
+    second.pin(CHAT, Pin("small", 0.5, b"ba9876543210"))
+    await second.close()
+    assert (await first.find(CHAT)).expert == "small"
+    await first.close()
+
+
+async def test_a_store_that_cannot_be_used_has_no_pins(tmp_path):
+    sessions = StoreSessions(str(tmp_path / "nowhere" / "mild.sqlite"))
+    sessions.pin(CHAT, PIN)
+    assert await sessions.find(CHAT) is None
+    (tmp_path / "nowhere").mkdir()
+    sessions.pin(CHAT, PIN)
+    assert await sessions.find(CHAT) == PIN
+    await sessions.close()
+
+
+def test_pins_are_in_the_store_where_several_processes_serve(tmp_path):
+    address = read_address("postgresql://me@db/mild")
+    path = str(tmp_path / "mild.sqlite")
+    kinds = {
+        MemorySessions: [Settings(), Settings(store=path), Settings(workers=4)],
+        StoreSessions: [Settings(store=path, workers=2), Settings(store=address)],
+    }
+    for kind, settings in kinds.items():
+        for one in settings:
+            sessions = open_sessions(one)
+            assert type(sessions) is kind
+            asyncio.run(sessions.close())
 
 
 def test_hashes_tell_key_and_session_apart():
@@ -95,7 +151,7 @@ def test_a_conversation_is_known_by_its_beginning():
     first = content_session("alice", turns("Hello"))
     assert not first.follows
     later = content_session("alice", turns("Hello", "Yes?", "2 + 2?"))
-    assert later == Session(first.hash, follows=True)
+    assert later == Session("alice", first.hash, follows=True)
     others = [
         content_session("bob", turns("Hello")),
         content_session("alice", turns("Hello!")),
@@ -130,13 +186,3 @@ def test_what_was_sent_before_ends_with_the_last_answer():
     assert sent_before({**begun, "tools": [{"name": "f" * 100}]}) > short + 100
     # Half characters have no bytes in UTF-8.
     assert sent_before(turns("\ud800", "Yes?", "x")) > 0
-
-
-def test_a_pin_tells_how_long_the_session_was_idle():
-    clock, (sessions,) = make()
-    session = hash_session("alice", "chat 1")
-    sessions.pin(session, PIN)
-    clock.now += 4
-    assert sessions.find(session).idle == 4
-    clock.now += 1
-    assert sessions.find(session).idle == 1

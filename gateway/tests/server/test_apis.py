@@ -10,7 +10,6 @@ from gateway_cases import ask, expert, gateway, priced_router, reply, rows, solo
 from mild_gateway.access import Access, AccessStore
 from mild_gateway.access.managing import add_key, open_store
 from mild_gateway.config import AccessSettings, Settings
-from mild_gateway.experts.expert import BreakerSettings
 from mild_gateway.experts.secrets import Secret
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -31,8 +30,8 @@ ENDS = {
     RESPONSES: b"response.completed",
     MESSAGES: b"message_stop",
 }
-PATIENT = BreakerSettings(failures=1000)
-QUICK = {"retries": 0, "price_in": 1.0, "price_out": 100.0}
+pytestmark = pytest.mark.usefixtures("no_retry")
+QUICK = {"price_in": 1.0, "price_out": 100.0}
 
 
 def served(path, *requests, api="openai", script=(), experts=None, **more):
@@ -96,7 +95,7 @@ async def test_a_cut_stream_never_ends_as_a_whole_one(api):
     async with (
         solo(
             FakeUpstream(script=[fault for _ in ENDS for fault in faults]),
-            one={"api": api, "retries": 0, "breaker": PATIENT},
+            one={"api": api},
         ) as (_, g),
     ):
         found = [
@@ -121,16 +120,15 @@ async def test_a_cut_stream_never_ends_as_a_whole_one(api):
 def test_another_expert_of_another_api_follows_before_the_first_byte(path, streamed):
     content = b'{"hello": "world"}'
     other = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content)
-    script = ["500", "ok", "garbage", "ok", "reset", "ok", other, "ok"]
+    script = ["500", "ok", "garbage", "ok", other, "ok"]
     first, second = APIS if path == MESSAGES else reversed(APIS)
 
     def experts(up):
-        more = {"retries": 0, "breaker": PATIENT}
-        return [expert("first", up, api=first, **more), expert("second", up, api=second, **more)]
+        return [expert("first", up, api=first), expert("second", up, api=second)]
 
-    requests = [REQUESTS[path] | {"stream": streamed}] * 4
+    requests = [REQUESTS[path] | {"stream": streamed}] * 3
     answers, records, _, _ = served(path, *requests, script=script, experts=experts)
-    assert len(records) == 4
+    assert len(records) == 3
     for found, row in zip(answers, records, strict=True):
         assert found.status == 200
         assert (row.chosen, row.expert, row.attempts) == ("first", "second", 2)

@@ -9,7 +9,8 @@ from fake_upstream import FakeUpstream
 from gateway_cases import ask, chat, endpoint_of, events, expert, gateway, rows
 from waiting import PATIENCE
 
-QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 2.0, "retries": 0}
+pytestmark = pytest.mark.usefixtures("no_retry", "short_pauses")
+QUICK = {"first_byte_seconds": 0.5}
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
@@ -120,7 +121,7 @@ def test_comments_before_the_first_event_end_at_the_total_time():
 
 
 def test_an_error_body_without_end_delays_nobody(monkeypatch):
-    monkeypatch.setattr("mild_gateway.server.attempts._ERROR_SECONDS", 0.1)
+    monkeypatch.setattr("mild_gateway.server.expert_answer._ERROR_SECONDS", 0.1)
     head = b"HTTP/1.1 500 X\r\ncontent-length: 1000000000\r\n\r\n"
     for again in (b"", b"x" * 10_000):
         assert answer(head, again)[0].headers["x-mild-expert"] == "good"

@@ -76,7 +76,7 @@ async def test_reasoning_and_arguments_of_tools_are_charged():
     deltas.append({"tool_calls": [{"index": 0, "function": {"arguments": "a" * 300}}]})
     body = [b"data: " + json.dumps({"choices": [{"delta": one}]}).encode() for one in deltas]
     stream = reply(200, b"\n\n".join([*body, b""]), content_type="text/event-stream")
-    async with solo(FakeUpstream(script=[stream]), one={"retries": 0, **PRICES}) as (_, g):
+    async with solo(FakeUpstream(script=[stream]), one=PRICES) as (_, g):
         found = await ask(g.port, chat("Hello", stream=True))
         (row,) = await rows(g)
     assert b"stream_broken" in found.body
@@ -100,7 +100,7 @@ async def test_the_usage_behind_a_finished_answer_is_waited_for(path):
         (row,) = await rows(g)
         await spent(g, row)
         client = g.app.clients["one"]
-        held = g.app.in_flight, client.capacity.in_flight
+        held = g.app.in_flight, client.limiter.in_flight
     assert row.outcome == "cancelled"
     assert (row.tokens_in, row.tokens_out) == (10, 3000)
     assert held == (0, 0)
@@ -120,8 +120,7 @@ async def test_waiting_for_usage_does_not_delay_the_end(monkeypatch):
     finish = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99999\r\n\r\n"
     upstream.script = [head + b"data: " + json.dumps(finish).encode() + b"\n\n"]
-    one = {"idle_seconds": 3600.0, **PRICES}
-    async with solo(upstream, one=one, limits={"drain_seconds": 0.2}) as (_, g):
+    async with solo(upstream, one=PRICES, limits={"drain_seconds": 0.2}) as (_, g):
         async with Client(g.port) as client:
             client.send(request_bytes(chat("Hello", stream=True)))
             await client.reader.readuntil(b"finish_reason")
@@ -188,7 +187,7 @@ async def test_max_tokens_above_the_limit_of_the_expert_reserves_the_limit(limit
 @pytest.mark.parametrize("body", [b"{}", b'{"choices": []}', b'{"choices": null}', b'{"id": "c"}'])
 @pytest.mark.parametrize(("path", "api"), [(CHAT, "openai"), (MESSAGES, "anthropic")])
 async def test_a_body_without_an_answer_is_none(path, api, body):
-    one = {"api": api, "retries": 1, **PRICES}
+    one = {"api": api, **PRICES}
     async with solo(FakeUpstream(script=[reply(200, body)]), one=one) as (up, g):
         found = await ask(g.port, REQUESTS[path], path)
         (row,) = await rows(g)
@@ -198,6 +197,6 @@ async def test_a_body_without_an_answer_is_none(path, api, body):
 
 async def test_a_stream_that_begins_without_an_answer_is_none():
     stream = reply(200, b"data: {}\n\ndata: [DONE]\n\n", content_type="text/event-stream")
-    async with solo(FakeUpstream(script=[stream]), one={"retries": 1}) as (up, g):
+    async with solo(FakeUpstream(script=[stream])) as (up, g):
         found = await ask(g.port, chat(stream=True))
     assert (found.whole, up.asked, said(found.body)) == (True, 2, "one two three")

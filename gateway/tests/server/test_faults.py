@@ -17,7 +17,9 @@ from gateway_cases import (
 )
 from mild_gateway.config import AccessSettings
 
-QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 10.0, "retries": 0}
+pytestmark = pytest.mark.usefixtures("no_retry", "short_pauses")
+RETRIES = "mild_gateway.server.calls.RETRIES"
+QUICK = {"first_byte_seconds": 0.5}
 BEFORE = ("empty", "error_first", "done_first", "plain")
 CASES = [
     *((fault, False) for fault in FAULTS if fault not in ("slow", "extra")),
@@ -76,7 +78,8 @@ async def test_a_stream_that_breaks_off_ends_with_an_error_and_never_clean(fault
     ("fault", "streamed"),
     [("500", False), ("cut", False), ("reset", False), ("500", True), ("reset", True)],
 )
-async def test_the_same_expert_is_tried_again_first(fault, streamed):
+async def test_the_same_expert_is_tried_again_first(fault, streamed, monkeypatch):
+    monkeypatch.setattr(RETRIES, 1)
     async with (
         FakeUpstream(script=[fault]) as one,
         FakeUpstream() as two,
@@ -117,9 +120,10 @@ async def test_when_all_fail_the_client_is_told_in_openais_shape(fault, status, 
     assert row.price is None
 
 
-async def test_attempts_are_bounded():
+async def test_attempts_are_bounded(monkeypatch):
+    monkeypatch.setattr(RETRIES, 1)
     async with FakeUpstream(script=["500"] * 20) as one:
-        experts = [expert(f"e{k}", one, retries=5) for k in range(4)]
+        experts = [expert(f"e{k}", one) for k in range(4)]
         async with gateway(experts, routing={"max_attempts": 4}) as g:
             found = await ask(g.port, chat())
             asked = one.asked
@@ -141,37 +145,14 @@ async def test_an_error_of_the_clients_is_relayed_and_not_tried_again():
     assert asked_two == 0
 
 
-async def test_retry_after_is_honoured():
-    async with solo(FakeUpstream(script=["429"], retry_after="0.4")) as (one, g):
-        found = await ask(g.port, chat())
-        times = one.times
-    assert found.status == 200
-    assert times[1] - times[0] >= 0.39
-
-
-async def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says():
-    now = 1000.0
-    async with (
-        FakeUpstream(script=["429"], retry_after="0.5") as one,
-        FakeUpstream() as two,
-        gateway([expert("one", one), expert("two", two)], clock=lambda: now) as g,
-    ):
-        used = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(5)]
-        now += 0.55
-        used.append((await ask(g.port, chat())).headers["x-mild-expert"])
-        state = g.app.clients["one"].state()
-    assert used == ["two"] * 5 + ["one"]
-    assert state == "closed"
-
-
-async def test_a_long_wait_is_told_to_the_client():
-    async with solo(FakeUpstream(script=["429"] * 3, retry_after="90")) as (one, g):
+async def test_a_rate_limit_is_passed_on_where_nobody_else_can_answer():
+    async with solo(FakeUpstream(script=["429"], retry_after="90")) as (one, g):
         first = await ask(g.port, chat())
-        second, asked = await ask(g.port, chat()), one.asked
-    assert (first.status, second.status) == (429, 503)
+        second = await ask(g.port, chat())
+        asked = one.asked
+    assert (first.status, second.status) == (429, 200)
     assert first.headers["retry-after"] == "90"
-    assert 25 <= int(second.headers["retry-after"]) <= 30
-    assert asked == 1
+    assert asked == 2
 
 
 @pytest.mark.parametrize(
@@ -214,7 +195,7 @@ async def test_nobody_is_charged_who_was_never_reached():
 async def test_what_was_lost_counts_before_the_next_attempt():
     """Room for one attempt, and not for one that failed and another one."""
     async with FakeUpstream(script=["hang"]) as up:
-        experts = [expert("one", up, price_per_query=1.0, **{**QUICK, "retries": 1})]
+        experts = [expert("one", up, price_per_query=1.0, **QUICK)]
         other = expert("two", up, price_per_query=1.0, **QUICK)
         budget = AccessSettings(budget_day=1.5)
         async with gateway([*experts, other], access_settings=budget) as g:

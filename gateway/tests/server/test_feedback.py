@@ -10,9 +10,10 @@ import time
 
 import pytest
 
+import ledger_cases
 from fake_upstream import FakeUpstream
 from gateway_cases import Client, ask, chat, expert, gateway
-from ledger_cases import EXPERTS, read_feedback, record, write_all
+from ledger_cases import EXPERTS, read_feedback, write_all
 from mild_gateway.access import Access, AccessStore
 from mild_gateway.access.managing import add_key
 from mild_gateway.config import AccessSettings, LedgerSettings, Settings
@@ -58,6 +59,14 @@ async def known(access, keys):
     """Wait until the gateway has read these keys."""
     for key in keys:
         await until(lambda key=key: is_known(access, key))
+
+
+# Behind the creation of any key, and too young to be deleted.
+LATER = 4e9
+
+
+def record(number, time=LATER, **fields):
+    return ledger_cases.record(number, time, **fields)
 
 
 def run(place, talk, keep_text=False, keys=(), **more):
@@ -150,6 +159,22 @@ def test_feedback_on_requests_that_are_unknown_foreign_or_old_writes_nothing(tmp
         assert (await post({"request_id": "r0", "score": 0.5}, "root"))[1]["result"] == "replaced"
 
     run(path, talk, keys={"alice": {}, "bob": {}, "root": {"admin": True}})
+
+
+def test_a_key_that_was_added_again_may_not_judge_the_old_keys_requests(tmp_path):
+    path = write_all(
+        tmp_path / "l.db", [record(0, time.time() - 3600.0, key="alice"), record(1, key="alice")]
+    )
+
+    async def talk(g, post):
+        # This request was made before the key was: by another one of the same name.
+        found = await post({"request_id": "r0", "score": 0}, "alice")
+        assert refusal(found) == (403, "foreign_request")
+        assert judged(path) == []
+        assert (await post({"request_id": "r1", "score": 0}, "alice"))[0] == 200
+        assert (await post({"request_id": "r0", "score": 1}, "root"))[0] == 200
+
+    run(path, talk, keys={"alice": {}, "root": {"admin": True}})
 
 
 def test_without_a_key_nothing_is_written(tmp_path):

@@ -7,8 +7,8 @@ import pytest
 from mild_gateway.config import LimitSettings
 from mild_gateway.server import process
 
-LIMITS = LimitSettings(max_connections=4000, max_in_flight=1000)
-NEEDED = 5000 + process.SPARE_FILES
+LIMITS = LimitSettings(max_in_flight=1000)
+NEEDED = 4096 + 1000 + process.SPARE_FILES
 FREE = resource.RLIM_INFINITY
 
 
@@ -17,7 +17,7 @@ FREE = resource.RLIM_INFINITY
     [
         ((1024, FREE), (NEEDED, FREE), False),
         ((1024, 1_000_000), (NEEDED, 1_000_000), False),
-        ((1024, 4096), (4096, 4096), True),
+        ((1024, 2048), (2048, 2048), True),
         ((NEEDED, NEEDED), None, False),
         ((FREE, FREE), None, False),
     ],
@@ -28,4 +28,4 @@ def test_the_limit_of_files_is_raised_as_far_as_it_may(before, after, warns, mon
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
     process.raise_file_limit(LIMITS)
     assert asked == ([] if after is None else [after])
-    assert (str(NEEDED) in caplog.text and "4096" in caplog.text) is warns
+    assert (str(NEEDED) in caplog.text and "2048" in caplog.text) is warns

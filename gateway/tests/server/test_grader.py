@@ -33,6 +33,7 @@ from mild_gateway.config import AccessSettings, GradingSettings, LedgerSettings,
 from mild_gateway.ledger.reading import read_ledger
 from mild_gateway.ledger.writer import LedgerWriter
 from mild_gateway.metrics import UNGRADED
+from mild_gateway.refusals import Refusal
 from mild_gateway.server import app as app_module
 from mild_gateway.server import grader as grader_module
 from process_cases import served, write_files
@@ -240,7 +241,7 @@ async def test_of_two_answers_of_one_expert_the_given_one_is_graded(tmp_path):
 
 async def test_the_rate_is_what_happens_and_explored_answers_have_their_own(tmp_path):
     random.seed(4)
-    shares = {"share": 0.25, "explored_share": 0.75, "references": references(tmp_path)}
+    shares = {"share": 0.25, "references": references(tmp_path)}
     routing = {"explore": 0.5}
     async with grading("exact", tmp_path, grading=shares, routing=routing, seed=1) as (g, _):
         async with Client(g.port) as client:
@@ -250,13 +251,13 @@ async def test_the_rate_is_what_happens_and_explored_answers_have_their_own(tmp_
         scores = await graded(g)
         explored = g.app.metrics.value("mild_explored_total")
     rates = {one.request_id: one.rate for one in scores}
-    assert set(rates.values()) == {0.25, 0.75}
+    assert set(rates.values()) == {0.25, 1.0}
     assert len(records) == 600
     assert 220 < explored < 380
     # Five standard deviations of a binomial number.
-    for rate, count in ((0.75, explored), (0.25, 600 - explored)):
+    for rate, count in ((1.0, explored), (0.25, 600 - explored)):
         found = list(rates.values()).count(rate)
-        assert abs(found - rate * count) < 5 * (count * rate * (1 - rate)) ** 0.5
+        assert abs(found - rate * count) <= 5 * (count * rate * (1 - rate)) ** 0.5
     assert lost(g) == {}
 
 
@@ -276,11 +277,11 @@ def picked_share(g, share, explored, count=20_000):
 async def test_picks_are_binomial(tmp_path, share):
     random.seed(7)
     file = references(tmp_path, "Q?,4")
-    settings = GradingSettings("exact", share=share, explored_share=1 - share, references=file)
+    settings = GradingSettings("exact", share=share, references=file)
     async with grading("exact", tmp_path, grading={"references": file}) as (g, _):
         object.__setattr__(g.app.settings, "grading", settings)
         g.grader = grader_module.Grader(g.app)
-        for explored, rate in ((False, share), (True, 1 - share)):
+        for explored, rate in ((False, share), (True, 1.0)):
             bound = 5 * (rate * (1 - rate) / 20_000) ** 0.5
             assert abs(picked_share(g, share, explored) - rate) <= bound
 
@@ -381,9 +382,16 @@ async def test_the_budget_of_the_gateway_holds_for_grades_too(tmp_path):
     assert ups.judge.asked == 0
 
 
-async def test_a_lost_store_ends_grading_but_no_request(tmp_path):
+async def test_a_store_that_is_lost_behind_an_answer_ends_its_grading(tmp_path, monkeypatch):
     async with grading("rubric", tmp_path) as (g, ups):
-        g.app.access._writer.trouble = "lost"
+        reserve = g.app.access.reserve
+
+        async def lose(caller, dollars):
+            if caller is g.app.access.grader:
+                raise Refusal(503, "lost", code="store_unavailable")
+            return await reserve(caller, dollars)
+
+        monkeypatch.setattr(g.app.access, "reserve", lose)
         assert (await ask(g.port, chat())).status == 200
         assert await graded(g) == []
         assert lost(g) == {"budget": 1}
@@ -517,7 +525,10 @@ async def test_tool_calls_agree_and_an_expert_that_cannot_take_them_is_not_asked
         assert one.score == 1.0
         await ask(g.port, chat())
         assert [one.score for one in await graded(g)] == [1.0, 0.0]
-    async with grading("agreement", tmp_path, own={"judge": {"tools": False}}) as (g, ups):
+    async with grading("agreement", tmp_path, own={"judge": {"unsupported": ["tools"]}}) as (
+        g,
+        ups,
+    ):
         await ask(g.port, chat(tools=tools))
         assert await graded(g) == []
         assert ups.judge.asked == 0

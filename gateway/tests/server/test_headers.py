@@ -7,7 +7,6 @@ import pytest
 
 from gateway_cases import ask, chat, solo
 from mild_gateway.config import AccessSettings, ServerSettings
-from raw_http_cases import exchange
 
 OURS = re.compile("mild-[0-9a-f]{24}")
 ORIGIN = "https://app.example.com"
@@ -51,11 +50,6 @@ async def test_an_id_that_was_made_is_the_one_in_the_ledger():
     assert found.headers["x-request-id"] == found.headers["x-mild-request-id"] == record.request_id
     found, _, (record,) = await fetch(chat(), x_request_id="mine")
     assert found.headers["x-mild-request-id"] == record.request_id != "mine"
-
-
-def test_what_is_no_request_has_an_id_too():
-    said, *_ = exchange(b"GARBAGE\r\n\r\n")
-    assert re.search(rb"\r\nx-request-id: mild-[0-9a-f]{24}\r\n", said)
 
 
 CORS = {"server": ServerSettings(cors_origins=(ORIGIN,))}

@@ -2,15 +2,14 @@
 
 import asyncio
 import json
-import os
 import sqlite3
 
 from fake_upstream import FakeUpstream
 from gateway_cases import ask, chat, expert, gateway
 from mild_gateway.access.managing import add_key, open_store
 from mild_gateway.config import AccessSettings, LedgerSettings
-from mild_gateway.ledger import LedgerWriter, read_ledger
-from mild_gateway.ledger.store import Retention
+from mild_gateway.ledger import LedgerWriter, Record, read_ledger
+from mild_gateway.ledger.retention import Retention
 from waiting import until
 
 
@@ -27,7 +26,7 @@ def gateway_at(folder, up, **ledger):
 
 
 async def test_refused_bodies_of_one_key_erase_no_row_of_another(tmp_path, monkeypatch):
-    monkeypatch.setattr("mild_gateway.ledger.store.PAUSE", 0.05)
+    monkeypatch.setattr("mild_gateway.ledger.retention.PAUSE", 0.05)
     sweeps = []
     sweep = Retention.sweep
 
@@ -77,9 +76,40 @@ async def test_long_texts_are_stored_by_their_beginning_and_end(tmp_path):
     assert len(found.text) < 8300
 
 
-async def test_a_deleted_store_and_a_locked_ledger_show_in_health_and_metrics(tmp_path):
+async def test_a_funded_key_pushes_out_no_row_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr("mild_gateway.ledger.retention.PAUSE", 0.05)
+    sweeps = []
+    sweep = Retention.sweep
+
+    def noted(*arguments):
+        sweeps.append(sweep(*arguments))
+        return sweeps[-1]
+
+    monkeypatch.setattr(Retention, "sweep", noted)
     with open_store(None, str(tmp_path / "mild.sqlite")) as store:
-        key = add_key(store, "alice")
+        alice = add_key(store, "alice")
+        rich = add_key(store, "rich")
+    async with FakeUpstream() as up, gateway_at(tmp_path, up, max_bytes=1_000_000) as g:
+
+        async def send(key, text):
+            answer = await ask(g.port, chat(text), authorization=f"Bearer {key}")
+            assert answer.status == 200
+
+        for number in range(10):
+            await send(alice, f"question {number}")
+        for _ in range(200):
+            await send(rich, "x" * 8000)
+        assert await asyncio.to_thread(g.ledger.flush)
+        known = len(sweeps)
+        # Retention has looked once more, and found nothing to delete.
+        await until(lambda: False in sweeps[known:])
+    records = list(read_ledger(tmp_path / "ledger.sqlite"))
+    texts = [record.text for record in records if record.key == "alice"]
+    assert texts == [f"question {number}" for number in range(10)]
+    assert len(records) < 200
+
+
+async def test_a_locked_store_and_a_locked_ledger_show_in_health_and_metrics(tmp_path):
     async with FakeUpstream() as up, gateway_at(tmp_path, up) as g:
 
         async def troubles(*expected):
@@ -88,16 +118,16 @@ async def test_a_deleted_store_and_a_locked_ledger_show_in_health_and_metrics(tm
             return found == list(expected)
 
         await until(lambda: troubles())
-        other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        os.rename(tmp_path / "mild.sqlite", tmp_path / "away")
-        assert (await ask(g.port, chat(), authorization=f"Bearer {key}")).status == 200
+        locks = []
+        for name in ("mild.sqlite", "ledger.sqlite"):
+            locks.append(sqlite3.connect(tmp_path / name, isolation_level=None))
+            locks[-1].execute("BEGIN IMMEDIATE")
+        g.ledger.write(Record("r1", 1.0, "alice", "mild"))
         await until(lambda: troubles("store", "ledger"))
         g.app._publish()
         assert g.app.metrics.value("mild_store_trouble") == 1
         assert g.app.metrics.value("mild_ledger_trouble") == 1
-        assert g.app.metrics.value("mild_ledger_waiting_bytes") > 1000
-        assert not (tmp_path / "mild.sqlite").exists()
-        other.close()
-        os.rename(tmp_path / "away", tmp_path / "mild.sqlite")
+        assert g.app.metrics.value("mild_ledger_waiting_bytes") >= 1000
+        for lock in locks:
+            lock.close()
         await until(lambda: troubles())

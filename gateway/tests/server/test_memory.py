@@ -73,7 +73,7 @@ def test_a_request_that_failed_does_not_wait_for_the_collector(path, document, s
     monkeypatch.setattr(CompletionRequest, "__init__", note)
 
     async def run():
-        async with solo(one={"retries": 0}) as (up, g):
+        async with solo(routing={"max_attempts": 1}) as (up, g):
             gc.disable()
             try:
                 for _ in range(3):

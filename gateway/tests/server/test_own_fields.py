@@ -1,4 +1,4 @@
-"""Experts that differ in ``system``, ``temperature`` and ``extra``, not in their model."""
+"""Experts that differ in ``system`` and ``extra``, not in their model."""
 
 import json
 
@@ -13,7 +13,7 @@ from mild_gateway.server.completion_request import CompletionRequest
 
 CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"
 RESPONSES, MESSAGES = "/responses", "/messages"
-OWN = {"system": "Be brief.", "temperature": 0.2}
+OWN = {"system": "Be brief.", "extra": {"temperature": 0.2, "top_k": 5}}
 RHYME = {"type": "text", "text": "Rhyme."}
 
 
@@ -56,8 +56,8 @@ async def test_two_efforts_of_one_model_are_two_experts():
     ],
 )
 def test_the_fields_are_sent_in_every_api(endpoint, document, api):
-    found = sent(endpoint, document, api=api, extra={"top_k": 5}, **OWN)
-    one = Expert("high", "http://127.0.0.1:9/v1", "m", api=api, extra={"top_k": 5}, **OWN)
+    found = sent(endpoint, document, api=api, **OWN)
+    one = Expert("high", "http://127.0.0.1:9/v1", "m", api=api, **OWN)
     # As collect sends them, but for how a text may be written.
     wanted = one.request("Hi")["body"] | {"max_tokens": 9}
     for body in (found, wanted):
@@ -65,13 +65,12 @@ def test_the_fields_are_sent_in_every_api(endpoint, document, api):
     assert found == wanted
 
 
-def test_a_request_has_its_own_temperature_and_its_system_prompt_behind():
+def test_the_temperature_is_the_experts_and_the_system_prompts_are_both_sent():
     turns = [{"role": "system", "content": "Rhyme."}, {"role": "user", "content": "Hi"}]
     request = {"model": "mild", "messages": turns, "temperature": 0}
     found = sent(CHAT, request, **OWN)
-    assert found["temperature"] == 0
+    assert found["temperature"] == 0.2
     assert found["messages"] == [{"role": "system", "content": "Be brief."}, *turns]
-    assert sent(CHAT, {**request, "temperature": None}, **OWN)["temperature"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -96,9 +95,9 @@ def test_an_object_of_the_request_is_extended():
 
 
 def test_completions_have_no_system_prompt_and_embeddings_nothing():
-    found = sent(COMPLETIONS, {"model": "mild", "prompt": "Hi"}, extra={"top_k": 5}, **OWN)
+    found = sent(COMPLETIONS, {"model": "mild", "prompt": "Hi"}, **OWN)
     assert found == {"model": "m", "prompt": "Hi", "temperature": 0.2, "top_k": 5}
-    found = sent(EMBEDDINGS, {"model": "mild", "input": "Hi"}, extra={"top_k": 5}, **OWN)
+    found = sent(EMBEDDINGS, {"model": "mild", "input": "Hi"}, **OWN)
     assert found == {"model": "m", "input": "Hi"}
 
 
@@ -138,7 +137,7 @@ def test_a_file_may_have_two_efforts_of_one_model(tmp_path):
     lines = []
     for name in ("low", "high"):
         lines += [f"[experts.{name}]", 'base_url = "http://127.0.0.1:9/v1"', 'model = "m"']
-        lines += ["temperature = 0.5", f'extra = {{ reasoning_effort = "{name}" }}']
+        lines.append(f'extra = {{ temperature = 0.5, reasoning_effort = "{name}" }}')
     (tmp_path / "mild.toml").write_text("\n".join(lines))
     settings = read_settings(tmp_path / "mild.toml", {})
     found = [(one.name, one.model, one.extra["reasoning_effort"]) for one in settings.experts]

@@ -1,4 +1,4 @@
-"""The gateway in processes of its own: workers, signals, reloads."""
+"""The gateway in processes of its own: workers, signals, new versions of the router."""
 
 import asyncio
 import contextlib
@@ -15,15 +15,11 @@ import pytest
 
 from fake_upstream import FakeUpstream
 from gateway_cases import Client, ask, chat, priced_router, request_bytes
-from mild.artifact import save
-from mild_gateway.server.state import read_state, reload_gateway
+from mild.artifact import load, rollback, write_version
 from process_cases import served, write_files
 from waiting import PATIENCE, until
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked"),
-]
+pytestmark = pytest.mark.slow
 
 
 def ledger_rows(folder):
@@ -58,14 +54,11 @@ async def test_it_serves_drains_and_leaves_nothing_behind(tmp_path):
     async with FakeUpstream(delay=0.3) as up:
         write_files(tmp_path, [("small", up.base_url)])
         async with served(tmp_path) as g:
-            state = read_state(g.port, g.runtime)
             task = asyncio.create_task(ask(g.port, chat()))
             await until(lambda: up.in_flight)
             code = await g.stop()
-            found, after, pid = await task, read_state(g.port, g.runtime), g.process.pid
+            found = await task
     assert (found.status, found.whole, code) == (200, True, 0)
-    assert state["pid"] == pid
-    assert after is None
     assert ledger_rows(tmp_path) == 1
 
 
@@ -104,46 +97,34 @@ async def test_a_worker_imports_no_more_than_it_needs():
 def test_a_start_collects_no_garbage(tmp_path):
     code = """
 import gc, json, runpy
-from mild_gateway.server.protocol import GatewayServer
-start = GatewayServer.startup
-async def startup(self, sockets=None):
+from mild_gateway.server import worker
+start = worker.start_worker
+def start_worker(*parts):
     during = gc.isenabled()
-    await start(self, sockets)
-    print(json.dumps([during, gc.isenabled(), gc.get_freeze_count() > 0]))
-    self.should_exit = True
-GatewayServer.startup = startup
+    start(*parts)
+    print(json.dumps([during, gc.isenabled(), gc.get_freeze_count() > 0]), flush=True)
+    raise SystemExit(0)
+worker.start_worker = start_worker
 runpy.run_module("mild_gateway.server", run_name="__main__")
 """
     write_files(tmp_path, [("small", "http://127.0.0.1:9/v1")])
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     options = json.dumps({"config": str(tmp_path / "mild.toml")})
     command = [sys.executable, "-c", code, options]
-    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    assert json.loads(found.splitlines()[-1]) == [False, True, True]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    assert json.loads(done.stdout.splitlines()[-1]) == [False, True, True]
 
 
-async def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path):
+async def test_several_workers_share_one_port_metrics_and_the_ledger(tmp_path):
     async with FakeUpstream() as up:
-        write_files(
-            tmp_path,
-            [
-                ("small", up.base_url, "price_in = 1.0"),
-                ("large", up.base_url, "price_in = 1.0"),
-            ],
-            workers=3,
-            extra="[routing]\nexplore = 1.0",
-        )
+        write_files(tmp_path, [("small", up.base_url), ("large", up.base_url)], workers=3)
         async with served(tmp_path) as g:
+            await until(lambda: with_workers(g.port, 3))
             assert len(g.workers()) == 3
-            experts = {}
-            for name in range(10):
-                found = [await ask(g.port, chat(user=f"u{name}")) for _ in range(6)]
-                experts[name] = {answer.headers["x-mild-expert"] for answer in found}
+            found = [await ask(g.port, chat()) for _ in range(60)]
             await counted(g.port, 60)
             pages = [await metrics(g.port) for _ in range(5)]
-            await g.stop()
-    assert all(len(used) == 1 for used in experts.values())
-    assert len({next(iter(used)) for used in experts.values()}) == 2
+            code = await g.stop()
+    assert ({answer.status for answer in found}, code) == ({200}, 0)
     for page in pages:
         assert answers_of(page) == 60
         assert "mild_workers 3.0" in page.splitlines()
@@ -168,31 +149,25 @@ async def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
 
 
 async def test_one_killed_worker_is_replaced_while_the_other_serves(tmp_path):
-    """Its gauges are gone with it, its counters stay, and a reload reaches the new one."""
+    """Its gauges are gone with it, and its counters stay."""
     async with FakeUpstream() as up:
         write_files(tmp_path, [("small", up.base_url)], workers=2)
         async with served(tmp_path) as g:
-            files = g.runtime / f"{g.port}-workers" / "metrics"
+            await until(lambda: with_workers(g.port, 2))
             killed, other = g.workers()
             found = [await ask(g.port, chat()) for _ in range(4)]
             await counted(g.port, 4)
-            assert list(files.glob(f"gauge_live*_{killed}.db"))
             os.kill(killed, signal.SIGKILL)
             async with asyncio.timeout(PATIENCE):
                 while killed in g.workers() or len(g.workers()) < 2:
                     found.append(await ask(g.port, chat()))
-            # It is there once its gauges are.
             await until(lambda: with_workers(g.port, 2))
             page = await counted(g.port, len(found))
-            left = [file.name for file in files.glob(f"gauge_live*_{killed}.db")]
-            counters = list(files.glob(f"counter_{killed}.db"))
-            reloaded = await asyncio.to_thread(reload_gateway, g.port, PATIENCE, g.runtime)
-            workers = g.workers()
-            stayed, code = other in workers, await g.stop()
+            stayed = other in g.workers()
+            code = await g.stop()
     assert {answer.status for answer in found} == {200}
-    assert (left, len(counters), stayed, code) == ([], 1, True, 0)
+    assert (stayed, code) == (True, 0)
     assert answers_of(page) == len(found)
-    assert (reloaded["workers"], reloaded["failed"]) == (2, [])
 
 
 async def with_workers(port, count):
@@ -200,21 +175,38 @@ async def with_workers(port, count):
     return f"mild_workers {count:.1f}" in (await metrics(port)).splitlines()
 
 
-async def test_a_worker_that_cannot_be_replaced_does_not_end_the_gateway(tmp_path):
+async def test_a_worker_that_cannot_start_ends_the_gateway_with_its_reason(tmp_path):
     async with FakeUpstream() as up:
         write_files(tmp_path, [("small", up.base_url)], workers=2)
         async with served(tmp_path) as g:
-            router = tmp_path / "router" / "router.json"
-            content = router.read_text()
-            router.write_text("{}")
-            os.kill(g.workers()[0], signal.SIGKILL)
-            # The one that is started in its place says why it ends.
-            async with asyncio.timeout(PATIENCE):
-                await g.process.stderr.readuntil(b"router.json")
-            meanwhile = await asyncio.wait_for(ask(g.port, chat()), PATIENCE)
-            router.write_text(content)
             await until(lambda: with_workers(g.port, 2))
-            assert (meanwhile.status, len(g.workers()), await g.stop()) == (200, 2, 0)
+            file = tmp_path / "mild.toml"
+            file.write_text(file.read_text().replace("base_url", "no_url"))
+            os.kill(g.workers()[0], signal.SIGKILL)
+            code = await asyncio.wait_for(g.process.wait(), PATIENCE)
+            said = (await g.process.stderr.read()).decode()
+    assert code == 1
+    assert "error: " in said
+    assert "base_url" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_store_that_cannot_be_used_is_said_in_one_line(tmp_path, workers):
+    write_files(
+        tmp_path,
+        [("small", "http://127.0.0.1:9/v1")],
+        workers=workers,
+        extra='store = "none/x.sqlite"',
+    )
+
+    async def run():
+        async with served(tmp_path):
+            pass
+
+    with pytest.raises(RuntimeError, match=r"exit 1: error: .*x\.sqlite") as caught:
+        asyncio.run(run())
+    assert "Traceback" not in str(caught.value)
 
 
 async def test_workers_end_when_their_supervisor_is_killed(tmp_path):
@@ -264,11 +256,20 @@ def is_open(port):
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_reload_swaps_the_router_of_every_worker_under_load(tmp_path):
+async def serving(port):
+    """The routers of the workers, as the dashboard shows them, and what is wrong."""
+    status = json.loads((await ask(port, None, "/status.json", "GET")).body)
+    return {worker["router"] for worker in status["workers"]}, status["troubles"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_new_version_in_the_folder_serves_in_every_worker_and_a_broken_one_does_not(
+    tmp_path, workers
+):
+    names = ("small", "large")
     async with FakeUpstream(delay=0.01) as up:
-        names = ("small", "large")
         experts = [(name, up.base_url) for name in names]
-        write_files(tmp_path, experts, priced_router(names, (0.1, 0.5)), workers=2)
+        write_files(tmp_path, experts, priced_router(names, (0.1, 0.5)), workers=workers)
         async with served(tmp_path) as g:
             stop = False
             answers = []
@@ -277,26 +278,43 @@ async def test_reload_swaps_the_router_of_every_worker_under_load(tmp_path):
                 while not stop:
                     answers.append(await ask(g.port, chat()))
 
-            tasks = [asyncio.create_task(press()) for _ in range(4)]
+            tasks = [asyncio.create_task(press()) for _ in range(3)]
             await until(lambda: len(answers) >= 20)
-            save(priced_router(names, (0.5, 0.1)), tmp_path / "router", overwrite=True)
-            done = await asyncio.to_thread(reload_gateway, g.port, PATIENCE, g.runtime)
+            before, _ = await serving(g.port)
+            folder = tmp_path / "router"
+            write_version(folder, priced_router(names, (0.5, 0.1)), why="a test")
+            new = load(folder).info.fingerprint
+
+            async def is_new():
+                return (await serving(g.port))[0] == {new}
+
+            await until(is_new)
             after = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
-            (tmp_path / "router" / "router.json").write_text("{}")
-            failed = await asyncio.to_thread(reload_gateway, g.port, PATIENCE, g.runtime)
+            (folder / "versions" / "0002" / "router.json").write_text("{}")
+
+            async def is_refused():
+                troubles = (await serving(g.port))[1]
+                return [text for text in troubles if "router.json" in text]
+
+            (trouble,) = await until(is_refused)
+            page = await metrics(g.port)
+            routers, _ = await serving(g.port)
             after += [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
+            rollback(folder, 1)
+
+            async def is_old():
+                return await serving(g.port) == (before, [])
+
+            await until(is_old)
+            after.append((await ask(g.port, chat())).headers["x-mild-expert"])
             stop = True
             await asyncio.gather(*tasks)
             code = await g.stop()
     assert {answer.status for answer in answers} == {200}
-    assert done["failed"] == []
-    assert done["workers"] == 2
-    assert done["router"]
-    assert after == ["large"] * 16
-    assert len(failed["failed"]) == 2
-    assert "router.json" in failed["failed"][0]
-    assert failed["router"] == done["router"]
-    assert code == 0
+    assert after == ["large"] * 16 + ["small"]
+    assert "the old one still serves" in trouble
+    assert "mild_router_trouble 1.0" in page.splitlines()
+    assert (routers, code) == ({new}, 0)
 
 
 @pytest.mark.parametrize(
@@ -341,21 +359,26 @@ def test_an_address_that_is_not_ours_is_named(tmp_path):
         asyncio.run(run())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("workers", "number", "accept"),
+    [(1, signal.SIGTERM, 3600), (1, signal.SIGINT, 0), (2, signal.SIGTERM, 0)],
+)
 async def test_a_second_signal_ends_requests_at_once_and_their_rows_are_written(
-    tmp_path, workers, number
+    tmp_path, workers, number, accept
 ):
+    """Whether the socket is still open, or closed already."""
     async with FakeUpstream(delay=3600.0) as up:
         extra = "[limits]\ndrain_seconds = 3600"
-        write_files(tmp_path, [("small", up.base_url)], workers=workers, extra=extra)
+        write_files(tmp_path, [("small", up.base_url)], workers=workers, extra=extra, accept=accept)
         async with served(tmp_path) as g:
             tasks = [asyncio.create_task(ask(g.port, chat())) for _ in range(3)]
             await until(lambda: up.in_flight == 3)
             g.process.send_signal(number)
+            if accept == 0:
+                await until(lambda: not is_open(g.port))
+            else:
+                await until(lambda: is_draining(g.port))
             # The first waits for running requests.
-            await until(lambda: not is_open(g.port))
-            await asyncio.sleep(0.3)
             waited = up.in_flight
             g.process.send_signal(number)
             # The experts, and the end of the first signal's patience, are an hour away.
@@ -365,6 +388,44 @@ async def test_a_second_signal_ends_requests_at_once_and_their_rows_are_written(
         found = connection.execute("SELECT outcome FROM decisions").fetchall()
     connection.close()
     assert (waited, code, found) == (3, 0, [("cancelled",)] * 3)
+
+
+async def is_draining(port):
+    """Whether every one of several answers says that the gateway stops: each worker may give them."""
+    found = [await ask(port, None, "/health/ready", "GET") for _ in range(8)]
+    return {answer.status for answer in found} == {503}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_after_sigterm_it_says_so_and_still_serves_for_a_while(tmp_path, workers):
+    async with FakeUpstream() as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=workers, accept=3)
+        async with served(tmp_path) as g:
+            before = await ask(g.port, None, "/health/ready", "GET")
+            kept = Client(g.port)
+            async with kept:
+                first = await kept.ask(chat())
+                g.process.send_signal(signal.SIGTERM)
+                await until(lambda: is_draining(g.port))
+                ready = await ask(g.port, None, "/health/ready", "GET")
+                new = await ask(g.port, chat())
+                old = await kept.ask(chat())
+                rest = await asyncio.wait_for(kept.reader.read(), PATIENCE)
+            code = await asyncio.wait_for(g.process.wait(), PATIENCE)
+    assert (before.status, first.status) == (200, 200)
+    assert "connection" not in first.headers
+    assert json.loads(ready.body) == {"status": "draining", "reason": "draining"}
+    assert (new.status, new.headers["connection"]) == (200, "close")
+    assert (old.status, old.headers["connection"], rest) == (200, "close", b"")
+    assert code == 0
+    assert ledger_rows(tmp_path) == 3
+
+
+async def test_ctrl_c_on_loopback_does_not_wait_for_proxies(tmp_path):
+    write_files(tmp_path, [("small", "http://127.0.0.1:9/v1")], accept=3600)
+    async with served(tmp_path) as g:
+        g.process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(g.process.wait(), PATIENCE) == 0
 
 
 async def test_ctrl_c_in_a_terminal_reaches_the_workers_once(tmp_path):

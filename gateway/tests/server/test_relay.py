@@ -8,11 +8,8 @@ import pytest
 
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.prices import UsageMeter
-from mild_gateway.experts.redaction import Redactor, StreamRedactor
 from mild_gateway.experts.translation.streams import StreamTranslator
 from mild_gateway.server.relay import StreamRelay
-
-NO_SECRETS = StreamRedactor(Redactor(()))
 
 
 class Events:
@@ -51,7 +48,7 @@ def relay(*pieces, strip=False):
     async def run():
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         try:
-            relay = StreamRelay(response, usage, strip, NO_SECRETS)
+            relay = StreamRelay(response, usage, strip)
             await relay.run(request.write)
         except ExpertError as fault:
             return fault
@@ -77,7 +74,7 @@ def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
     async def run():
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         translator = StreamTranslator(endpoint, "openai", "small", {})
-        relay = StreamRelay(response, UsageMeter(), False, NO_SECRETS, translator)
+        relay = StreamRelay(response, UsageMeter(), False, translator)
         await relay.run(request.write)
 
     with pytest.raises(ExpertError) as found:

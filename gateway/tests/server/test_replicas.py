@@ -104,23 +104,22 @@ async def test_a_budget_that_ends_half_way_is_spent_by_both_and_every_answer_has
     assert postgres.query("SELECT count(*) FROM processes") == [(0,)]
 
 
-async def test_with_serve_what_is_held_and_what_costs_nothing_goes_on(replicas, postgres):
+async def test_without_its_store_a_gateway_refuses_with_a_time_to_retry(replicas, postgres):
     async with FakeUpstream() as up:
-        one, _ = replicas(up, 'when_store_lost = "serve"')
+        one, _ = replicas(up)
         async with served(one) as g:
             assert (await ask(g.port, chat())).status == 200
             await asyncio.to_thread(postgres.server.stop, "immediate")
-            # No budget: nothing has to be asked for.
-            during = [(await ask(g.port, chat())).status for _ in range(20)]
             await until(lambda: has_line(g.port, "mild_store_trouble 1"))
-            during += [(await ask(g.port, chat())).status for _ in range(20)]
+            during = [await ask(g.port, chat()) for _ in range(5)]
             await asyncio.to_thread(postgres.server.start)
             await until(lambda: has_line(g.port, "mild_store_trouble 0"))
-            after = (await ask(g.port, chat())).status
+            assert (await ask(g.port, chat())).status == 200
             assert await g.stop() == 0
-    assert (set(during), after) == ({200}, 200)
-    assert postgres.query("SELECT count(*) FROM decisions") == [(42,)]
-    assert spent(postgres).spent == round(42 * EACH * 1e9)
+    assert {answer.status for answer in during} == {503}
+    assert {answer.headers["retry-after"] for answer in during} == {"1"}
+    assert postgres.query("SELECT count(*) FROM decisions") == [(2,)]
+    assert spent(postgres).spent == round(2 * EACH * 1e9)
 
 
 async def has_line(port, start):

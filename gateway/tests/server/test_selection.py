@@ -32,10 +32,13 @@ def serve(experts, *documents, path="/v1/chat/completions", **parts):
 @pytest.mark.parametrize(
     ("limit", "document"),
     [
-        ({"vision": False}, chat(IMAGE)),
-        ({"tools": False}, chat(tools=[TOOL])),
-        ({"json_schema": False}, chat(response_format={"type": "json_schema", "json_schema": {}})),
-        ({"reasoning": False}, chat(reasoning_effort="low")),
+        ({"unsupported": ["images"]}, chat(IMAGE)),
+        ({"unsupported": ["tools"]}, chat(tools=[TOOL])),
+        (
+            {"unsupported": ["json_schema"]},
+            chat(response_format={"type": "json_schema", "json_schema": {}}),
+        ),
+        ({"unsupported": ["reasoning"]}, chat(reasoning_effort="low")),
         ({"context": 100}, chat("word " * 200)),
         ({"max_output": 100}, chat(max_tokens=101)),
     ],
@@ -56,7 +59,10 @@ def test_an_image_counts_as_little_text_for_the_length():
 
 
 def test_a_request_that_nobody_can_serve_is_refused_and_costs_nothing():
-    experts = {"one": {"vision": False, "price_in": 1.0}, "two": {"context": 10, "price_in": 1.0}}
+    experts = {
+        "one": {"unsupported": ["images"], "price_in": 1.0},
+        "two": {"context": 10, "price_in": 1.0},
+    }
     (found,), (row,) = serve(experts, chat(IMAGE), access_settings=AccessSettings(budget_day=1.0))
     error = json.loads(found.body)["error"]
     assert (found.status, error["code"]) == (400, "no_capable_expert")
@@ -68,30 +74,33 @@ def test_a_request_that_nobody_can_serve_is_refused_and_costs_nothing():
 
 
 def test_a_named_expert_is_asked_whatever_its_limits():
-    (found,), _ = serve({"one": {"vision": False}, "two": {}}, chat(IMAGE, model="one"))
+    (found,), _ = serve({"one": {"unsupported": ["images"]}, "two": {}}, chat(IMAGE, model="one"))
     assert found.headers["x-mild-expert"] == "one"
 
 
 def test_the_decision_alone_says_who_cannot_serve():
     path = "/v1/route?probabilities=true"
-    found, _ = serve({"one": {"vision": False}, "two": {}}, chat(IMAGE), chat(), path=path)
+    found, _ = serve(
+        {"one": {"unsupported": ["images"]}, "two": {}}, chat(IMAGE), chat(), path=path
+    )
     seen, plain = (json.loads(answer.body) for answer in found)
     assert (seen["expert"], seen["order"]) == ("two", ["two"])
     assert seen["cannot_serve"] == {"one": "takes no images"}
     assert seen["probabilities"] == {"one": None, "two": 1.0}
     assert (seen["reason"], plain["reason"]) == ("cannot_serve", "router")
     assert (plain["expert"], plain["cannot_serve"]) == ("one", {})
-    (refused,), _ = serve({"one": {"vision": False}}, chat(IMAGE), path="/v1/route")
+    (refused,), _ = serve({"one": {"unsupported": ["images"]}}, chat(IMAGE), path="/v1/route")
     assert refused.status == 400
 
 
 @pytest.mark.parametrize("script", [["500"], ["close"], ["garbage"]])
+@pytest.mark.usefixtures("no_retry")
 async def test_a_fallback_expert_answers_only_where_the_others_fail(script):
     async with FakeUpstream(script=script * 2) as ill, FakeUpstream() as well:
         experts = [
             expert("last", well, role="fallback"),
-            expert("one", ill, retries=0),
-            expert("two", ill, retries=0),
+            expert("one", ill),
+            expert("two", ill),
         ]
         # The router does not know the fallback.
         router = priced_router(("one", "two"), (0.1, 0.2), (0.01, 0.01))

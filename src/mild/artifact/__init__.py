@@ -14,7 +14,14 @@ from mild.artifact.info import RouterInfo
 from mild.artifact.reading import load, load_candidate
 from mild.artifact.router import NextStep, Router
 from mild.artifact.targets import Target
-from mild.artifact.versions import Versions, read_versions, rollback, serve_version, write_version
+from mild.artifact.versions import (
+    Versions,
+    drop_candidate,
+    read_versions,
+    rollback,
+    serve_version,
+    write_version,
+)
 from mild.artifact.writing import save
 from mild.errors import missing_name
 
@@ -25,6 +32,7 @@ __all__ = [
     "RouterInfo",
     "Target",
     "Versions",
+    "drop_candidate",
     "features_tag",
     "fingerprint",
     "load",

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from mild.artifact.info import RouterInfo
+from mild.artifact.parts import RouterParts
 from mild.core.arrays import invalid
 from mild.errors import counted
 from mild.money import plain_number
-from mild.policies import Policy, cascade_of
+from mild.policies import cascade_of
 
 CARD_FILE = "README.md"
 UNKNOWN = "Unknown"
@@ -31,21 +32,21 @@ def is_card(file: Path) -> bool:
             head = stream.read(2000)
     except OSError:
         return False
-    return head.startswith("---\n") and f"\n{_LIBRARY}\n" in head.partition("\n---\n")[0] + "\n"
+    front_matter = head.partition("\n---\n")[0] + "\n"
+    return head.startswith("---\n") and f"\n{_LIBRARY}\n" in front_matter
 
 
 def model_card(
-    policy: Policy,
-    expert_names: Sequence[str],
-    info: RouterInfo,
-    facts: Mapping[str, str],
-    outside_model: str | None,
-    n_hashes: int,
-    license: str | None,
-    source: str,
+    router: RouterParts, facts: Mapping[str, str], license: str | None, source: str
 ) -> str:
     """The card. ``facts`` are those of the router, ``source`` is what ``from_pretrained`` is given."""
-    text = facts.get("text features")
+    info = router.info
+    kind_of_query = "input"
+    if router.text is not None:
+        kind_of_query = "query"
+    license_words = NO_LICENSE
+    if license:
+        license_words = f"`{license}`"
     lines = [
         "---",
         _LIBRARY,
@@ -56,21 +57,21 @@ def model_card(
         "- learning-to-defer",
         "---",
         "",
-        f"# Router among {counted(len(expert_names), 'expert')}",
+        f"# Router among {counted(len(router.expert_names), 'expert')}",
         "",
-        f"For each {'query' if text else 'input'}, this router chooses one of the experts "
-        f"{', '.join(map(plain, expert_names))}. It does not contain the experts.",
-        *_section("How to use", _usage(source, text, cascade_of(policy) is not None)),
-        *_section("Intended use", _intended(facts, info)),
-        *_section("Experts", _experts(expert_names, info)),
-        *_section("Training data", _data(info, facts)),
-        *_section("Cost and target", _target(facts, info)),
+        f"For each {kind_of_query}, this router chooses one of the experts "
+        f"{', '.join(map(plain, router.expert_names))}. It does not contain the experts.",
+        *_section("How to use", _usage(router, source)),
+        *_section("Intended use", _intended_use(facts, info)),
+        *_section("Experts", _experts(router.expert_names, info)),
+        *_section("Training data", _training_data(facts, info)),
+        *_section("Cost and target", _cost_and_target(facts, info)),
         *_section("Verdict", _verdict(info.verdict)),
         *_section("Calibration", [_calibration(facts.get("calibration"))]),
-        *_section("Novel inputs", [_novel("novel inputs" in facts)]),
-        *_section("Limits", _limits(policy, info.verdict, outside_model, n_hashes)),
-        *_section("Licence", [f"`{license}`" if license else NO_LICENSE]),
-        *_section("The router", _table({"": "", **_router_rows(facts)})),
+        *_section("Novel inputs", [_novel_inputs(router.novelty is not None)]),
+        *_section("Limits", _limits(router)),
+        *_section("Licence", [license_words]),
+        *_section("The router", _table("", "", _router_rows(facts))),
     ]
     return "\n".join(lines) + "\n"
 
@@ -85,6 +86,7 @@ def plain(value: object) -> str:
 
 
 def _checked(license: str | None) -> str:
+    """A licence as the front matter has it."""
     if license is None:
         return "unknown"
     if not isinstance(license, str) or not _LICENSE.fullmatch(license):
@@ -97,32 +99,40 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
     return ["", f"## {title}", "", *lines]
 
 
-def _said(value: object, what: str) -> str:
+def _as_sentence(value: object, subject: str) -> str:
+    """A record as a sentence; where there is none, that nothing is recorded of the subject."""
     if value is None or value == "":
-        return f"{UNKNOWN}: nothing is recorded {what}."
-    words = plain(value)
-    return words if words.endswith(".") else f"{words}."
+        return f"{UNKNOWN}: nothing is recorded of {subject}."
+    sentence = plain(value)
+    if sentence.endswith("."):
+        return sentence
+    return f"{sentence}."
 
 
-def _table(rows: Mapping[str, object]) -> list[str]:
-    """A table of two columns; the first entry is its head."""
-    head, *others = [f"| {name} | {plain(value)} |" for name, value in rows.items()]
-    return [head, "| --- | --- |", *others]
+def _table(left: str, right: str, rows: Mapping[str, object]) -> list[str]:
+    """A table of two columns with these headings."""
+    lines = [f"| {left} | {plain(right)} |", "| --- | --- |"]
+    for name, value in rows.items():
+        lines.append(f"| {name} | {plain(value)} |")
+    return lines
 
 
-def _usage(source: str, text: str | None, cascade: bool) -> list[str]:
-    query = "vector" if text == "vectors" else '"What is 17 * 23?"'
-    calls = [f"router.route([{query}])", f"router.explain({query})"]
-    if text is None:
+def _usage(router: RouterParts, source: str) -> list[str]:
+    """An example in Python."""
+    query = '"What is 17 * 23?"'
+    if router.text is not None and router.text.kind == "vectors":
+        query = "vector"
+    if router.text is None:
         calls = ["router.predict(X)  # indices into router.expert_names"]
-    elif cascade:
+    elif cascade_of(router.policy) is not None:
         calls = [f"router.next({query}, {{}})  # the experts that are asked first"]
-    load = f"router = mild.Router.from_pretrained({json.dumps(source)})"
+    else:
+        calls = [f"router.route([{query}])", f"router.explain({query})"]
     return [
         "```python",
         "import mild",
         "",
-        load,
+        f"router = mild.Router.from_pretrained({json.dumps(source)})",
         *calls,
         "```",
         "",
@@ -130,10 +140,13 @@ def _usage(source: str, text: str | None, cascade: bool) -> list[str]:
     ]
 
 
-def _intended(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
-    table = "the table below" if info.table or info.data else "its training data"
+def _intended_use(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
+    """What the router is for."""
+    data = "its training data"
+    if info.table or info.data:
+        data = "the table below"
     lines = [
-        f"Choosing among these experts for inputs like those of {table}, under the cost and target below."
+        f"Choosing among these experts for inputs like those of {data}, under the cost and target below."
     ]
     if "cascade" in facts:
         lines += ["", f"It is a cascade: it {plain(facts['cascade'])}."]
@@ -143,73 +156,76 @@ def _intended(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
 
 
 def _experts(names: Sequence[str], info: RouterInfo) -> list[str]:
-    shares = {} if info.shares is None else info.shares.experts
-    scores = info.mean_scores if isinstance(info.mean_scores, Mapping) else {}
-    by_score = sorted(names, key=lambda name: -scores.get(name, -math.inf))
-    rows = [
-        f"| {plain(name)} | {_number(scores.get(name))} | {_number(shares.get(name))} |"
-        for name in by_score
-    ]
-    return [
+    """A table of the experts, the best one first."""
+    shares: Mapping[str, float] = {}
+    if info.shares is not None:
+        shares = info.shares.experts
+    scores: Mapping[str, float] = {}
+    if isinstance(info.mean_scores, Mapping):
+        scores = info.mean_scores
+    lines = [
         "| expert | mean score in training | share of the router's choices in training |",
         "| --- | --- | --- |",
-        *rows,
+    ]
+    for name in sorted(names, key=lambda name: -scores.get(name, -math.inf)):
+        lines.append(
+            f"| {plain(name)} | {_number(scores.get(name))} | {_number(shares.get(name))} |"
+        )
+    return [
+        *lines,
         "",
         "Versions of the experts are unknown: a router records only their names. It learned them as they "
         "were when the training data were made.",
     ]
 
 
-def _data(info: RouterInfo, facts: Mapping[str, str]) -> list[str]:
-    table, data = info.table, info.data
-    if table is None and data is None:
+def _training_data(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
+    """The table and the features that the router was fitted on."""
+    if info.table is None and info.data is None:
         return [f"{UNKNOWN}: nothing is recorded of the training data."]
-    rows: dict[str, object] = {"": ""}
-    for name, part in (("table", table), ("features and costs", data)):
-        if part is not None:
-            rows[f"{name}: rows"] = f"{part.rows:,}"
-            rows[f"{name}: fingerprint"] = part.fingerprint
-    if table is not None:
-        rows |= {"how it was read": table.explanation, "format": table.form}
-        rows["scores"] = (
-            "some are between 0 and 1" if table.graded else "0 or 1, as far as recorded"
-        )
+    rows: dict[str, object] = {}
+    if info.table is not None:
+        rows["table: rows"] = f"{info.table.rows:,}"
+        rows["table: fingerprint"] = info.table.fingerprint
+    if info.data is not None:
+        rows["features and costs: rows"] = f"{info.data.rows:,}"
+        rows["features and costs: fingerprint"] = info.data.fingerprint
+    if info.table is not None:
+        rows["how it was read"] = info.table.explanation
+        rows["format"] = info.table.form
+        rows["scores"] = "0 or 1, as far as recorded"
+        if info.table.graded:
+            rows["scores"] = "some are between 0 and 1"
     rows["features"] = facts.get("text features") or facts.get("features", "")
-    return _table(rows)
+    return _table("", "", rows)
 
 
-def _target(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
-    lines = [f"Cost: {_said(facts.get('cost'), 'of the cost that it was fitted with')}", ""]
+def _cost_and_target(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
+    """The cost of the fit, and what the router should reach."""
+    cost = _as_sentence(facts.get("cost"), "the cost that it was fitted with")
+    lines = [f"Cost: {cost}", ""]
     if info.target is None:
         return [*lines, "Target: none is recorded."]
-    guarantee, certified = info.target.guarantee, info.target.certified
-    lines.append(_said(info.target.sentence, "of the target"))
-    if guarantee is None:
-        return [*lines, "", "There is no guarantee."]
-    kept = "certified" if certified else "not certified"
-    return [*lines, "", f"Guarantee {_number(guarantee)}: {kept}."]
+    lines += [_as_sentence(info.target.sentence, "the target"), ""]
+    if info.target.guarantee is None:
+        return [*lines, "There is no guarantee."]
+    certified = "not certified"
+    if info.target.certified:
+        certified = "certified"
+    return [*lines, f"Guarantee {_number(info.target.guarantee)}: {certified}."]
 
 
 def _verdict(verdict: object) -> list[str]:
+    """Whether routing pays, with the figures that are recorded."""
     if not isinstance(verdict, Mapping) or not verdict.get("sentence"):
         return [
             f"{UNKNOWN}: no verdict is recorded with this router. `mild evaluate TABLE --router DIR` "
             "judges it on a table."
         ]
-    lines = [_said(verdict["sentence"], "of the verdict")]
-    known = {
-        "mean loss of the router": verdict.get("router_cost"),
-        f"mean loss of always {plain(verdict.get('constant'))}": verdict.get("constant_cost"),
-        "difference": verdict.get("estimate"),
-    }
-    rows: dict[str, object] = {"": "", **{k: _number(v) for k, v in known.items() if _is_number(v)}}
-    low, high, level = (verdict.get(name) for name in ("low", "high", "confidence"))
-    if _is_number(low) and _is_number(high) and _is_number(level):
-        rows[f"{100 * level:g} % interval of the difference"] = f"{_number(low)} to {_number(high)}"
-    if _is_number(verdict.get("rows")):
-        rows["rows"] = f"{verdict['rows']:,}"
-    if len(rows) > 1:
-        lines += ["", *_table(rows)]
+    lines = [_as_sentence(verdict["sentence"], "the verdict")]
+    rows = _verdict_rows(verdict)
+    if rows:
+        lines += ["", *_table("", "", rows)]
     return [
         *lines,
         "",
@@ -218,14 +234,37 @@ def _verdict(verdict: object) -> list[str]:
     ]
 
 
-def _calibration(known: str | None) -> str:
-    if known is None:
+def _verdict_rows(verdict: Mapping[str, Any]) -> dict[str, object]:
+    """The figures of a verdict that are recorded as numbers."""
+    figures = {
+        "mean loss of the router": verdict.get("router_cost"),
+        f"mean loss of always {plain(verdict.get('constant'))}": verdict.get("constant_cost"),
+        "difference": verdict.get("estimate"),
+    }
+    rows: dict[str, object] = {}
+    for name, value in figures.items():
+        if _is_number(value):
+            rows[name] = _number(value)
+    low = verdict.get("low")
+    high = verdict.get("high")
+    level = verdict.get("confidence")
+    if _is_number(low) and _is_number(high) and _is_number(level):
+        rows[f"{100 * level:g} % interval of the difference"] = f"{_number(low)} to {_number(high)}"
+    if _is_number(verdict.get("rows")):
+        rows["rows"] = f"{verdict['rows']:,}"
+    return rows
+
+
+def _calibration(calibration: str | None) -> str:
+    """What is recorded about the calibration."""
+    if calibration is None:
         return f"{UNKNOWN}: no calibration of the expected costs is recorded."
-    return f"Expected costs: {plain(known)}."
+    return f"Expected costs: {plain(calibration)}."
 
 
-def _novel(recognised: bool) -> str:
-    if not recognised:
+def _novel_inputs(are_recognised: bool) -> str:
+    """Whether novel inputs are recognised."""
+    if not are_recognised:
         return "This router cannot tell whether an input is unlike its training inputs."
     return (
         "This router recognises inputs that are farther from its training inputs than 99 % of held-out "
@@ -233,26 +272,34 @@ def _novel(recognised: bool) -> str:
     )
 
 
-def _limits(policy: Policy, verdict: object, outside_model: str | None, n_hashes: int) -> list[str]:
-    pays = verdict.get("pays") if isinstance(verdict, Mapping) else None
-    limits = {
-        "By its verdict, it is not shown that routing pays on these data.": pays is False,
+def _limits(router: RouterParts) -> list[str]:
+    """What the router cannot do, and what it gives away."""
+    verdict = router.info.verdict
+    limits = []
+    if isinstance(verdict, Mapping) and verdict.get("pays") is False:
+        limits.append("By its verdict, it is not shown that routing pays on these data.")
+    limits.append(
         "Expected costs and the verdict hold for queries like those of the training data, and for the "
-        "experts and prices of that time.": True,
-        "It was never judged on rows that it had not seen, as far as recorded.": verdict is None,
-        f"It needs the model {plain(outside_model)}, which it does not contain.": (
-            outside_model is not None
-        ),
-        f"It holds hashes of {counted(n_hashes, 'training query', 'training queries')}: a person who "
-        "guesses a query can find out whether it was among them.": n_hashes > 0,
-        "It holds the features of training inputs, from which texts may be guessed.": (
-            "nearest" in " ".join(policy.parts)
-        ),
-    }
-    return [f"- {sentence}" for sentence, holds in limits.items() if holds]
+        "experts and prices of that time."
+    )
+    if verdict is None:
+        limits.append("It was never judged on rows that it had not seen, as far as recorded.")
+    if router.text is not None and router.text.outside_model is not None:
+        model = plain(router.text.outside_model)
+        limits.append(f"It needs the model {model}, which it does not contain.")
+    if router.query_hashes is not None and len(router.query_hashes) > 0:
+        queries = counted(len(router.query_hashes), "training query", "training queries")
+        limits.append(
+            f"It holds hashes of {queries}: a person who guesses a query can find out whether it was "
+            "among them."
+        )
+    if any("nearest" in part for part in router.policy.parts):
+        limits.append("It holds the features of training inputs, from which texts may be guessed.")
+    return [f"- {limit}" for limit in limits]
 
 
 def _router_rows(facts: Mapping[str, str]) -> dict[str, object]:
+    """The facts about the router itself."""
     names = (
         "kind",
         "fitted as",
@@ -271,4 +318,6 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _number(value: Any) -> str:
-    return plain_number(value, 4) if _is_number(value) else "unknown"
+    if not _is_number(value):
+        return "unknown"
+    return plain_number(value, 4)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mild.core.answers import Answer, answer_codes
 from mild.core.arrays import FloatArray, IntArray
-from mild.policies import Accept, CascadePolicy
+from mild.policies import Accept, AgreementTable, Ask, CascadePolicy
 
 # Characters of an answer that are shown.
 SHOWN = 60
@@ -32,96 +33,181 @@ class CascadeStep:
     said: dict[str, Any] | None = None  # the answers so far; None where the step is only possible
 
     def sentence(self, threshold: float) -> str:
-        """The step in words."""
-        start, answer = "If", ""
-        if self.said is not None:
-            start, line = f"Asked {' and '.join(self.asked)}:", self.said.get(self.leading or "")
-            answer = f"{' '.join(str(line).split())[:SHOWN]!r}, "
-        if self.leading is None and self.said is None:
-            return "If nobody has an answer, nothing is accepted."
-        if self.leading is None:
-            return f"{start} nobody has an answer."
-        who = " and ".join(self.agreed)
-        who = f"{who} agree" if len(self.agreed) > 1 else f"only {who} gives the leading answer"
-        who += f" and {' and '.join(self.silent)} none" if self.silent else ""
-        right = f"right with probability {self.probability:.4f}"
-        end = f"{right}, {threshold:.4f} is needed; not accepted, the next step follows"
+        """The step in words; ``threshold`` is the probability from which an answer is accepted."""
+        if self.said is None:
+            if self.leading is None:
+                return "If nobody has an answer, nothing is accepted."
+            start = "If"
+            quoted_answer = ""
+        else:
+            start = f"Asked {' and '.join(self.asked)}:"
+            if self.leading is None:
+                return f"{start} nobody has an answer."
+            answer_on_one_line = " ".join(str(self.said[self.leading]).split())
+            quoted_answer = f"{answer_on_one_line[:SHOWN]!r}, "
+        evidence = f"({quoted_answer}as in {self.rows:,.0f} training rows)"
+        return f"{start} {self._agreement_words()} {evidence}: {self._outcome_words(threshold)}."
+
+    def _agreement_words(self) -> str:
+        """Who gives the leading answer, and who gives none."""
+        words = f"{' and '.join(self.agreed)} agree"
+        if len(self.agreed) == 1:
+            words = f"only {self.agreed[0]} gives the leading answer"
+        if self.silent:
+            words += f" and {' and '.join(self.silent)} none"
+        return words
+
+    def _outcome_words(self, threshold: float) -> str:
+        """How probable it is that the answer is right, and what follows from that."""
+        chance = f"right with probability {self.probability:.4f}"
         if self.accepted is None:
-            end = f"{right} before the gate reads the answer, which decides"
-        elif self.accepted:
-            enough = self.probability >= threshold
-            how = "accepted" if enough else "given, as this is the last step"
-            end = f"{right}, {threshold:.4f} is needed; {how}"
-        return f"{start} {who} ({answer}as in {self.rows:,.0f} training rows): {end}."
+            return f"{chance} before the gate reads the answer, which decides"
+        needed = f"{chance}, {threshold:.4f} is needed"
+        if not self.accepted:
+            return f"{needed}; not accepted, the next step follows"
+        if self.probability >= threshold:
+            return f"{needed}; accepted"
+        return f"{needed}; given, as this is the last step"
 
 
-def path_of(
-    policy: CascadePolicy, x: FloatArray, answers: Mapping[int, Any], names: Sequence[str]
-) -> tuple[tuple[CascadeStep, ...], tuple[str, ...]]:
-    """The steps whose answers are known, and the experts to ask next; none if an answer is accepted."""
-    found: list[CascadeStep] = []
-    known: dict[int, Any] = {}
-    for step in policy.steps[int(policy.first_steps(x[None])[0]) :]:
-        if not set(step) <= set(answers):
-            return tuple(found), tuple(names[k] for k in step if k not in answers)
-        known |= {k: answers[k] for k in step}
-        following = policy.next(x, known)
-        accepted = isinstance(following, Accept)
-        lead = following if isinstance(following, Accept) else policy.leading(x, known)
-        said = {k: one.content if isinstance(one, Answer) else one for k, one in known.items()}
-        codes = answer_codes([list(said.values())], policy.answer_kind)[0]
-        found.append(_step(policy, names, step, said, codes, lead, accepted))
-        if accepted:
-            break
-    return tuple(found), ()
+@dataclass(frozen=True)
+class CascadeReader:
+    """Tells, by the names of the experts, what a cascade does with one query.
 
-
-def possible_steps(
-    policy: CascadePolicy, x: FloatArray, names: Sequence[str]
-) -> tuple[CascadeStep, ...]:
-    """What may follow the first step, by who agrees, the most frequent first.
-
-    Probabilities are those of the agreement, before a gate reads the answers themselves.
+    ``x`` has the features (n_features,) of the query.
     """
-    first = int(policy.first_steps(x[None])[0])
-    step, last = policy.steps[first], first == len(policy.steps) - 1
-    table = policy.table.of([policy.order.index(k) for k in step])
-    patterns = table.groups[np.argsort(-table.counts, kind="stable")] - 1
-    found = []
-    for codes, place, score in zip(patterns, *table.leading(patterns), strict=True):
-        read = policy.gate is None or last
-        accepted = bool(last or score >= policy.threshold) if read else None
-        lead = Accept(step[place], float(score))
-        one = _step(policy, names, step, dict.fromkeys(step), codes, lead, accepted)
-        found.append(replace(one, said=None))
-    return tuple(found)
 
+    policy: CascadePolicy
+    expert_names: Sequence[str]
+    x: FloatArray
 
-def _step(
-    policy: CascadePolicy,
-    names: Sequence[str],
-    step: Sequence[int],
-    said: Mapping[int, Any],
-    codes: IntArray,
-    lead: Accept,
-    accepted: bool | None,
-) -> CascadeStep:
-    """The step after answers ``said`` with these codes (n_asked,)."""
-    own = dict(zip(said, codes.tolist(), strict=True))
-    agreed = [k for k in own if own[k] == own[lead.expert] >= 0]
-    table = policy.table.of([policy.order.index(k) for k in own])
+    @cached_property
+    def _first_number(self) -> int:
+        """Number of the step that the query begins with."""
+        return int(self.policy.first_steps(self.x[None])[0])
 
-    def named(experts: Any) -> tuple[str, ...]:
-        return tuple(names[k] for k in experts)
+    @property
+    def first_step(self) -> tuple[str, ...]:
+        """Experts that are asked first, at the same time."""
+        return self._names(self.policy.steps[self._first_number])
 
-    return CascadeStep(
-        asked=named(step),
-        leading=names[lead.expert] if agreed else None,
-        agreed=named(agreed),
-        others=named(k for k in own if k not in agreed),
-        silent=named(k for k in own if own[k] < 0),
-        probability=lead.probability,
-        rows=float(table.like(codes[None])[0][0]),
-        accepted=accepted if agreed else False,
-        said={names[k]: answer for k, answer in said.items()},
-    )
+    def path(self, answers: Mapping[int, Any]) -> tuple[tuple[CascadeStep, ...], tuple[str, ...]]:
+        """The steps whose answers are known, and the experts to ask next.
+
+        No expert is asked next if an answer is accepted.
+        """
+        steps: list[CascadeStep] = []
+        known_answers: dict[int, Any] = {}
+        for experts in self.policy.steps[self._first_number :]:
+            missing = [expert for expert in experts if expert not in answers]
+            if missing:
+                return tuple(steps), self._names(missing)
+            for expert in experts:
+                known_answers[expert] = answers[expert]
+            outcome = self.policy.next(self.x, known_answers)
+            steps.append(self._step_after(experts, known_answers, outcome))
+            if isinstance(outcome, Accept):
+                break
+        return tuple(steps), ()
+
+    def unread(
+        self,
+        answers: Mapping[int, Any],
+        path: Iterable[CascadeStep],
+        next_step: Sequence[str],
+    ) -> tuple[str, ...]:
+        """Experts whose answers are known, but which the cascade does not ask on this path."""
+        read: set[str] = set()
+        for step in path:
+            read.update(step.asked)
+        for experts in self.policy.steps:
+            names = self._names(experts)
+            if set(names) & set(next_step):
+                # Some of this step have answered; it waits for the others.
+                read.update(names)
+        return tuple(name for name in self._names(answers) if name not in read)
+
+    def possible_steps(self) -> tuple[CascadeStep, ...]:
+        """What may follow the first step, by who agrees, the most frequent first.
+
+        Probabilities are those of the agreement, before a gate reads the answers themselves.
+        """
+        experts = self.policy.steps[self._first_number]
+        is_last = self._first_number == len(self.policy.steps) - 1
+        table = self._table_of(experts)
+        # In the table, codes of answers are numbered from 1.
+        patterns = table.groups[np.argsort(-table.counts, kind="stable")] - 1
+        leading_columns, scores = table.leading(patterns)
+        steps = []
+        for codes, column, score in zip(patterns, leading_columns, scores, strict=True):
+            accepted = None
+            if is_last:
+                accepted = True
+            elif self.policy.gate is None:
+                accepted = bool(score >= self.policy.threshold)
+            lead = Accept(experts[column], float(score))
+            steps.append(self._step(experts, experts, codes, lead, accepted))
+        return tuple(steps)
+
+    def _step_after(
+        self, experts: Sequence[int], answers: Mapping[int, Any], outcome: Ask | Accept
+    ) -> CascadeStep:
+        """The step that asks ``experts``, after these answers of all who have been asked.
+
+        ``outcome`` is what the cascade does then.
+        """
+        contents = {}
+        for expert, answer in answers.items():
+            contents[expert] = answer
+            if isinstance(answer, Answer):
+                contents[expert] = answer.content
+        codes = answer_codes([list(contents.values())], self.policy.answer_kind)[0]
+        if isinstance(outcome, Accept):
+            lead = outcome
+        else:
+            lead = self.policy.leading(self.x, answers)
+        said = {self.expert_names[expert]: content for expert, content in contents.items()}
+        return self._step(experts, list(contents), codes, lead, isinstance(outcome, Accept), said)
+
+    def _step(
+        self,
+        experts: Sequence[int],
+        asked_so_far: Sequence[int],
+        codes: IntArray,
+        lead: Accept,
+        accepted: bool | None,
+        said: dict[str, Any] | None = None,
+    ) -> CascadeStep:
+        """The step that asks ``experts``, after answers with these codes of all who have been asked.
+
+        ``codes`` (n_asked,) are equal for answers that agree, and negative for no answer.
+        """
+        code_of = dict(zip(asked_so_far, codes.tolist(), strict=True))
+        leading_code = code_of[lead.expert]
+        agreed = []
+        if leading_code >= 0:
+            agreed = [expert for expert in asked_so_far if code_of[expert] == leading_code]
+        leading = None
+        if agreed:
+            leading = self.expert_names[lead.expert]
+        else:
+            accepted = False
+        like_counts, _ = self._table_of(asked_so_far).like(codes[None])
+        return CascadeStep(
+            asked=self._names(experts),
+            leading=leading,
+            agreed=self._names(agreed),
+            others=self._names(expert for expert in asked_so_far if expert not in agreed),
+            silent=self._names(expert for expert in asked_so_far if code_of[expert] < 0),
+            probability=lead.probability,
+            rows=float(like_counts[0]),
+            accepted=accepted,
+            said=said,
+        )
+
+    def _table_of(self, experts: Sequence[int]) -> AgreementTable:
+        """The table of agreement of some of the experts."""
+        return self.policy.table.of([self.policy.order.index(expert) for expert in experts])
+
+    def _names(self, experts: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.expert_names[expert] for expert in experts)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,13 @@ from safetensors import SafetensorError, deserialize
 from mild.artifact.info import RouterInfo
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, read_manifest
 from mild.artifact.novelty import Novelty
+from mild.artifact.parts import RouterParts
 from mild.artifact.schemas import (
     CALIBRATION_PREFIX,
     HASHES_TENSOR,
     NOVELTY_PREFIX,
     TEXT_PREFIX,
+    Tensors,
     check_estimates,
     check_policy,
     check_query_hashes,
@@ -38,6 +40,8 @@ PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".dill"
 BINARY_PICKLE = re.compile(rb"\x80[\x02-\x05]")
 # Text pickles start with a global's module and name, or with a container, and end with a full stop.
 TEXT_PICKLE = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|[(][dlti][p\n0-9(]")
+RouterType = TypeVar("RouterType", bound=RouterParts)
+
 # Types of tensors in the file: of policies, of the hashes, of text features.
 DTYPES = {"F32": "<f4", "F64": "<f8"}
 HASHES_DTYPES = {"U64": "<u8"}
@@ -51,90 +55,124 @@ LARGE_BYTES = 1024**3
 _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
 
-def read_parts(folder: str | os.PathLike[str], version: int | None = None) -> dict[str, Any]:
-    """The fields of the ``Router`` in a folder, by name; ``mild.load`` says more."""
+def read_router(
+    folder: str | os.PathLike[str], version: int | None, router_class: type[RouterType]
+) -> RouterType:
+    """The router in a folder; ``mild.load`` says more."""
     if not isinstance(folder, (str, os.PathLike)):
         raise InvalidInputError(parameter="folder", rule=f"must be a path; got {folder!r}.")
     path = Path(folder)
     try:
-        place, number = find_version(path, version)
-        parts = _read(place)
-        return {**parts, "info": replace(parts["info"], version=number)}
-    except (ArtifactError, OSError) as error:
-        reason = f"{error.strerror or error}." if isinstance(error, OSError) else error
-        code = getattr(error, "code", None)
-        raise ArtifactError(f"cannot load a router from {path}: {reason}", code=code) from error
+        version_folder, number = find_version(path, version)
+        router = _read(version_folder, router_class)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ArtifactError(f"cannot load a router from {path}: {reason}.") from error
+    except ArtifactError as error:
+        message = f"cannot load a router from {path}: {error}"
+        raise ArtifactError(message, code=error.code) from error
+    router.info = replace(router.info, version=number)
+    return router
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.exists():
+def _read(folder: Path, router_class: type[RouterType]) -> RouterType:
+    """The router in the folder of one version."""
+    _check_folder(folder)
+    manifest = _read_manifest_file(folder)
+    tensor_content = _read_checked(folder / TENSORS_FILE, manifest["sha256"])
+    has_text = manifest["text"] is not None
+    tensors = _tensors(tensor_content, manifest["tensors"], has_text)
+
+    query_hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
+    text_tensors: Tensors = {}
+    if has_text:
+        text_tensors, tensors = split(tensors, TEXT_PREFIX)
+    novelty_tensors, tensors = split(tensors, NOVELTY_PREFIX)
+    calibration_tensors, policy_tensors = split(tensors, CALIBRATION_PREFIX)
+
+    kind = manifest["kind"]
+    sizes = {"n_features": manifest["n_features"], "n_experts": manifest["n_experts"]}
+    check_policy(kind, manifest["settings"], policy_tensors, dict(sizes))
+    check_estimates(novelty_tensors, calibration_tensors, sizes)
+
+    text = None
+    if has_text:
+        text = _read_text_features(folder, manifest["text"], text_tensors, sizes["n_features"])
+    novelty = None
+    if novelty_tensors:
+        novelty = Novelty(**novelty_tensors)
+    calibration = None
+    if calibration_tensors:
+        calibration = (calibration_tensors["slopes"], calibration_tensors["offsets"])
+    return router_class(
+        policy=POLICIES[kind].from_state(manifest["settings"], policy_tensors),
+        expert_names=manifest["expert_names"],
+        feature_names=manifest["feature_names"],
+        info=RouterInfo.from_manifest(manifest),
+        text=text,
+        query_hashes=query_hashes,
+        novelty=novelty,
+        calibration=calibration,
+    )
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse what is not a folder with the two files, and any pickle in it."""
+    if not folder.exists():
         raise ArtifactError("there is no such folder.")
-    if not path.is_dir():
-        _refuse_pickle(path)
+    if not folder.is_dir():
+        _refuse_pickle(folder)
         raise ArtifactError(
             f"it must be a folder with {MANIFEST_FILE} and {TENSORS_FILE}; got a file."
         )
-    for entry in sorted(path.iterdir()):
+    for entry in sorted(folder.iterdir()):
         if entry.is_file():
             _refuse_pickle(entry)
-    for name in (MANIFEST_FILE, TENSORS_FILE):
-        _check_present(path / name)
-    size = (path / MANIFEST_FILE).stat().st_size
+    _check_present(folder / MANIFEST_FILE)
+    _check_present(folder / TENSORS_FILE)
+
+
+def _read_manifest_file(folder: Path) -> dict[str, Any]:
+    """The content of ``router.json``, checked."""
+    file = folder / MANIFEST_FILE
+    size = file.stat().st_size
     if size > MAX_MANIFEST_BYTES:
         raise ArtifactError(
             f"{MANIFEST_FILE} must have at most {MAX_MANIFEST_BYTES:,} bytes; got {size:,}."
         )
     try:
-        manifest = read_manifest((path / MANIFEST_FILE).read_text(encoding="utf-8"))
+        return read_manifest(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{MANIFEST_FILE} is not UTF-8 text, so it is not JSON.") from error
-    kind, settings, text = manifest["kind"], manifest["settings"], manifest["text"]
-    content = _content(path / TENSORS_FILE, manifest["sha256"])
-    tensors = _tensors(content, manifest["tensors"], text is not None)
-    hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
-    of_text, of_policy = ({}, tensors) if text is None else split(tensors, TEXT_PREFIX)
-    of_novelty, of_policy = split(of_policy, NOVELTY_PREFIX)
-    of_calibration, of_policy = split(of_policy, CALIBRATION_PREFIX)
-    sizes = {name: manifest[name] for name in ("n_features", "n_experts")}
-    check_policy(kind, settings, of_policy, dict(sizes))
-    check_estimates(of_novelty, of_calibration, sizes)
-    return {
-        "policy": POLICIES[kind].from_state(settings, of_policy),
-        "expert_names": manifest["expert_names"],
-        "feature_names": manifest["feature_names"],
-        "info": RouterInfo.from_manifest(manifest),
-        "text": None if text is None else _text(path, text, of_text, sizes["n_features"]),
-        "query_hashes": hashes,
-        "novelty": Novelty(**of_novelty) if of_novelty else None,
-        "calibration": tuple(of_calibration[name] for name in ("slopes", "offsets"))
-        if of_calibration
-        else None,
-    }
 
 
-def _text(
-    path: Path, described: dict[str, Any], tensors: Mapping[str, NDArray[Any]], n_features: int
+def _read_text_features(
+    folder: Path, description: Mapping[str, Any], tensors: Tensors, n_features: int
 ) -> TextFeatures:
-    kind, settings = described["kind"], described["settings"]
+    """The text features of the router, with the files beside it that they need."""
+    kind = description["kind"]
+    settings = description["settings"]
     check_text(kind, settings, tensors, n_features)
     files = {}
-    for name, key in FEATURES[kind].FILES.items():
-        _check_present(path / name)
-        files[name] = _content(path / name, settings[key])
+    for name, digest_setting in FEATURES[kind].FILES.items():
+        _check_present(folder / name)
+        files[name] = _read_checked(folder / name, settings[digest_setting])
     try:
-        step = FEATURES[kind].from_state(settings, tensors)
+        features = FEATURES[kind].from_state(settings, tensors)
     except DataFileError as error:
         raise ArtifactError(str(error)) from error
-    step.take_files(files)
-    return step
+    features.take_files(files)
+    return features
 
 
 def _check_present(file: Path) -> None:
+    """Refuse a folder in which a file is missing."""
     if not file.is_file():
         raise ArtifactError(f"{file.name} is missing.")
 
 
-def _content(file: Path, sha256: str) -> bytes:
+def _read_checked(file: Path, sha256: str) -> bytes:
+    """The content of a file, which must have this checksum."""
     _check_size(file.name, file.stat())
     content = file.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
@@ -158,6 +196,7 @@ def _check_size(name: str, status: os.stat_result) -> None:
 
 
 def _refuse_pickle(file: Path) -> None:
+    """Refuse a pickle, whatever its name is."""
     if file.suffix.lower() in PICKLE_SUFFIXES or _looks_pickled(file):
         raise ArtifactError(
             f"{file.name} is a pickle, which could run any code, and is never loaded. Remove it if "
@@ -166,6 +205,7 @@ def _refuse_pickle(file: Path) -> None:
 
 
 def _looks_pickled(file: Path) -> bool:
+    """Whether a file begins, and a text also ends, as pickles do."""
     with open(file, "rb") as stream:
         start = stream.read(256)
         stream.seek(-min(1, len(start)), os.SEEK_END)
@@ -179,7 +219,9 @@ def _looks_pickled(file: Path) -> bool:
     return bool(end == b"." and TEXT_PICKLE.match(start))
 
 
-def _tensors(content: bytes, listed: dict[str, Any], has_text: bool) -> dict[str, NDArray[Any]]:
+def _tensors(
+    content: bytes, listed_tensors: Mapping[str, Any], has_text: bool
+) -> dict[str, NDArray[Any]]:
     """Tensors of the file, which must be those that the manifest lists."""
     try:
         entries = _unpack(content)
@@ -187,26 +229,41 @@ def _tensors(content: bytes, listed: dict[str, Any], has_text: bool) -> dict[str
         raise ArtifactError(f"{TENSORS_FILE} is not a safetensors file ({error}).") from error
     tensors = {}
     for name, entry in entries:
-        of_text = has_text and name.startswith(TEXT_PREFIX)
-        dtypes = TEXT_DTYPES if of_text else HASHES_DTYPES if name == HASHES_TENSOR else DTYPES
-        if entry["dtype"] not in dtypes:
-            allowed = "float32 or float64" if dtypes is DTYPES else f"one of {', '.join(dtypes)}"
-            raise ArtifactError(f"tensor {name!r} must be {allowed}; got {entry['dtype']}.")
-        array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
-        try:
-            tensors[name] = array.reshape(entry["shape"])
-        except ValueError as error:
-            raise ArtifactError(
-                f"tensor {name!r} must have a shape that an array can have; got {entry['shape']}."
-            ) from error
-    for name in sorted(set(listed) - set(tensors)):
+        tensors[name] = _tensor(name, entry, _allowed_dtypes(name, has_text))
+    for name in sorted(set(listed_tensors) - set(tensors)):
         raise ArtifactError(f"tensor {name!r} is listed in {MANIFEST_FILE} but missing.")
     for name, array in sorted(tensors.items()):
-        found = described_tensor(array)
-        if name not in listed:
+        if name not in listed_tensors:
             raise ArtifactError(f"tensor {name!r} is not listed in {MANIFEST_FILE}.")
-        if listed[name] != found:
+        description = described_tensor(array)
+        if listed_tensors[name] != description:
             raise ArtifactError(
-                f"tensor {name!r} must be {listed[name]} as {MANIFEST_FILE} says; got {found}."
+                f"tensor {name!r} must be {listed_tensors[name]} as {MANIFEST_FILE} says; got "
+                f"{description}."
             )
     return tensors
+
+
+def _allowed_dtypes(name: str, has_text: bool) -> Mapping[str, str]:
+    """The types that a tensor of this name may have, by their names in safetensors."""
+    if has_text and name.startswith(TEXT_PREFIX):
+        return TEXT_DTYPES
+    if name == HASHES_TENSOR:
+        return HASHES_DTYPES
+    return DTYPES
+
+
+def _tensor(name: str, entry: Mapping[str, Any], dtypes: Mapping[str, str]) -> NDArray[Any]:
+    """The array of an entry of the file."""
+    if entry["dtype"] not in dtypes:
+        allowed = f"one of {', '.join(dtypes)}"
+        if dtypes is DTYPES:
+            allowed = "float32 or float64"
+        raise ArtifactError(f"tensor {name!r} must be {allowed}; got {entry['dtype']}.")
+    array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
+    try:
+        return array.reshape(entry["shape"])
+    except ValueError as error:
+        raise ArtifactError(
+            f"tensor {name!r} must have a shape that an array can have; got {entry['shape']}."
+        ) from error

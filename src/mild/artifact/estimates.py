@@ -37,9 +37,12 @@ def possible_costs(
 
     ``costs`` are those that the policy estimates; a linear one can leave the range, and decisions rest on
     it as it is. No cost is negative. Where ``terms`` say that the costs are those of a table of outcomes,
-    an error is at most 1, and asking expert k costs at least its beta. The experts keep the order of their
-    estimates, so that the expert of least estimated cost has the least cost here, too; where another one
-    would fall below it by that, it is put level with it.
+    an error is at most 1, and asking expert k costs at least its beta::
+
+        cost[k] = error[k] + beta[k] + what it costs in dollars and seconds,    0 <= error[k] <= 1
+
+    The experts keep the order of their estimates, so that the expert of least estimated cost has the least
+    cost here, too; where another one would fall below it by the limits, it is put level with it.
 
     >>> from mild.policies import LinearCostPolicy
     >>> policy = LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 0.5]))
@@ -50,30 +53,54 @@ def possible_costs(
     """
     mix = mix_of(policy)
     if mix is not None:
-        within: FloatArray = mix.by_part(
-            lambda part, inputs, estimates: possible_costs(
-                part, inputs, estimates, expert_names, terms
-            ),
-            X,
-            costs,
-        )
-        return within
-    low: FloatArray | float = 0.0
-    high: FloatArray | float = np.inf
-    if terms is not None and policy.has_errors:
-        low = costs - policy.expected_errors(X)
-        high = low + 1.0
-    elif terms is not None and not policy.is_constant:
-        low = _betas(terms, expert_names)
-        if not (terms.price_weight or terms.latency_weight):
-            high = low + 1.0
-    found = np.clip(costs, low, high)
-    if not np.array_equal(found, costs):
-        # From the least estimated cost on, none is below the one before; of equal ones the last is chosen.
-        order = costs.shape[1] - 1 - np.argsort(costs[:, ::-1], axis=1, kind="stable")
-        ranked = np.maximum.accumulate(np.take_along_axis(found, order, axis=1), axis=1)
-        np.put_along_axis(found, order, ranked, axis=1)
-    return np.asarray(found, costs.dtype)
+
+        def costs_of_part(part: Policy, inputs: FloatArray, estimates: FloatArray) -> FloatArray:
+            return possible_costs(part, inputs, estimates, expert_names, terms)
+
+        costs_of_parts: FloatArray = mix.by_part(costs_of_part, X, costs)
+        return costs_of_parts
+    low, high = _cost_range(policy, X, costs, expert_names, terms)
+    limited = np.clip(costs, low, high)
+    if not np.array_equal(limited, costs):
+        limited = _in_order_of(costs, limited)
+    return np.asarray(limited, costs.dtype)
+
+
+def _cost_range(
+    policy: Policy,
+    X: FloatArray,
+    costs: FloatArray,
+    expert_names: Sequence[str],
+    terms: CostInfo | None,
+) -> tuple[FloatArray | float, FloatArray | float]:
+    """Least and largest possible cost: numbers, (p,) by expert, or (n, p) by input and expert."""
+    if terms is None:
+        return 0.0, np.inf
+    if policy.has_errors:
+        # With heads of their own, prices are what costs are besides errors.
+        prices = costs - policy.expected_errors(X)
+        return prices, prices + 1.0
+    if policy.is_constant:
+        return 0.0, np.inf
+    betas = _betas(terms, expert_names)
+    if terms.price_weight or terms.latency_weight:
+        # How much of a cost is dollars or seconds is not known.
+        return betas, np.inf
+    return betas, betas + 1.0
+
+
+def _in_order_of(costs: FloatArray, limited: FloatArray) -> FloatArray:
+    """Limited costs (n, p), raised where an expert would fall below one that was estimated to be cheaper.
+
+    From the least estimated cost on, none is below the one before; of equal ones the last is chosen.
+    """
+    n_experts = costs.shape[1]
+    # Of equal costs the last expert comes first: the columns are sorted in reverse.
+    order = n_experts - 1 - np.argsort(costs[:, ::-1], axis=1, kind="stable")
+    ordered = np.take_along_axis(limited, order, axis=1)
+    raised = np.empty_like(limited)
+    np.put_along_axis(raised, order, np.maximum.accumulate(ordered, axis=1), axis=1)
+    return raised
 
 
 def chances(
@@ -97,5 +124,6 @@ def chances(
 
 
 def _betas(terms: CostInfo, names: Sequence[str]) -> FloatArray:
+    """What asking each expert costs (p,), in wrong answers; 0 where nothing is recorded."""
     betas = terms.beta or {}
     return np.array([float(betas.get(name, 0.0)) for name in names])

@@ -13,7 +13,9 @@ from mild.errors import InvalidInputError, listed
 T = TypeVar("T")
 
 # "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not separate parts.
-PART = re.compile(r"[^\w.]|_")
+_SEPARATOR = re.compile(r"[^\w.]|_")
+# What makes a name a shell pattern.
+_PATTERN_SIGN = re.compile(r"[*?\[]")
 
 
 def match_expert(name: str, experts: Sequence[str]) -> str:
@@ -25,12 +27,20 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
 
     Parameters
     ----------
-    name : name or short name
-    experts : names to choose from
+    name : str
+        Name or short name.
+    experts : list of str
+        Names to choose from.
 
     Returns
     -------
-    full name
+    str
+        Full name.
+
+    Raises
+    ------
+    InvalidInputError
+        No expert matches, or several do.
 
     Examples
     --------
@@ -39,43 +49,54 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
     """
     if name in experts:
         return name
-    short = name.casefold().strip()
-    rules: tuple[Callable[[str], bool], ...] = (
-        lambda whole: whole == short,
-        lambda whole: whole.rpartition("/")[2] == short,
-        lambda whole: _parts(short) in _parts(whole),
-        lambda whole: short in whole,
-    )
-    for rule in rules if short else ():
-        found = [expert for expert in experts if rule(expert.casefold())]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise InvalidInputError(
-                f"{name!r} must match one expert; it matches {listed(found)}.", parameter="experts"
-            )
-    close = difflib.get_close_matches(name, experts, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    matches = _short_name_matches(name.casefold().strip(), experts)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise InvalidInputError(
+            f"{name!r} must match one expert; it matches {listed(matches)}.", parameter="experts"
+        )
+    hint = ""
+    close_names = difflib.get_close_matches(name, experts, n=1)
+    if close_names:
+        hint = f" Did you mean {close_names[0]!r}?"
     raise InvalidInputError(
         f"{name!r} is not one of the experts {listed(experts)}.{hint}", parameter="experts"
     )
 
 
-def _parts(name: str) -> str:
+def _short_name_matches(short: str, experts: Sequence[str]) -> list[str]:
+    """The experts that match a short name by the first rule that any of them matches."""
+    if not short:
+        return []
+    rules: tuple[Callable[[str], bool], ...] = (
+        lambda full: full == short,
+        lambda full: full.rpartition("/")[2] == short,
+        lambda full: _marked_parts(short) in _marked_parts(full),
+        lambda full: short in full,
+    )
+    for rule in rules:
+        matches = [expert for expert in experts if rule(expert.casefold())]
+        if matches:
+            return matches
+    return []
+
+
+def _marked_parts(name: str) -> str:
     """The parts of a name, each between two marks, so that whole parts can be searched for."""
-    return f"\0{PART.sub(chr(0), name)}\0"
+    return f"\0{_SEPARATOR.sub(chr(0), name)}\0"
 
 
 def match_values(named: Mapping[str, T], experts: Sequence[str]) -> dict[str, T]:
     """What is said about experts, by their full names; two names of one expert are refused."""
-    given: dict[str, str] = {}
+    name_of: dict[str, str] = {}
     for name in named:
         expert = match_expert(name, experts)
-        if expert in given:
-            both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
+        if expert in name_of:
+            both = f"{name_of[expert]!r} and {name!r} both mean {expert!r}"
             raise InvalidInputError(f"each expert must be named once; {both}.", parameter="experts")
-        given[expert] = name
-    return {expert: named[name] for expert, name in given.items()}
+        name_of[expert] = name
+    return {expert: named[name] for expert, name in name_of.items()}
 
 
 def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[str]:
@@ -83,28 +104,33 @@ def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[s
 
     Parameters
     ----------
-    wanted : names or patterns, as a list or separated by commas
-    experts : names to choose from
+    wanted : str or list of str
+        Names as a list; or names and patterns, separated by commas.
+    experts : list of str
+        Names to choose from.
 
     Returns
     -------
-    list of full names
+    list of str
+        Full names, each once.
 
     Examples
     --------
     >>> match_experts("gpt-*,7B", ["Qwen2.5-7B-Instruct", "gpt-4"])
     ['gpt-4', 'Qwen2.5-7B-Instruct']
     """
-    patterns = isinstance(wanted, str)
-    names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else [*wanted]
+    if isinstance(wanted, str):
+        names = [name.strip() for name in wanted.split(",") if name.strip()]
+    else:
+        names = list(wanted)
     if not any(names):
         raise InvalidInputError(
             f"experts must name at least one expert; got {wanted!r}.", parameter="experts"
         )
-    chosen: list[str] = []
-    for name in filter(None, names) if patterns else names:
-        found = []
-        if patterns and name not in experts and any(c in name for c in "*?["):
-            found = [expert for expert in experts if fnmatchcase(expert, name)]
-        chosen += found or [match_expert(name, experts)]
-    return list(dict.fromkeys(chosen))
+    matches: list[str] = []
+    for name in names:
+        pattern_matches = []
+        if isinstance(wanted, str) and name not in experts and _PATTERN_SIGN.search(name):
+            pattern_matches = [expert for expert in experts if fnmatchcase(expert, name)]
+        matches += pattern_matches or [match_expert(name, experts)]
+    return list(dict.fromkeys(matches))

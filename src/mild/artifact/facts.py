@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact.info import EstimatorInfo, RouterInfo
+from mild.artifact.info import CalibrationInfo, EstimatorInfo, RouterInfo
 from mild.artifact.novelty import Novelty
+from mild.artifact.parts import RouterParts
 from mild.core.answers import KINDS
 from mild.errors import counted
 from mild.policies import CascadePolicy, MixPolicy, Policy, cascade_of, mix_of
@@ -20,74 +21,73 @@ LISTED = (
 )  # fmt: skip
 # Of these, the parameters of a search; the others are those of the router that it found.
 OF_SEARCH = ("families", "cv", "safe", "random_state")
-# Losses other than mild do not use them.
+# Only the loss "mild" uses them.
 OF_MILD_LOSS = ("rewards", "margins", "counts")
 # Features that are named; of the others the number is given.
 NAMED_FEATURES = 12
 
 
-def router_facts(
-    policy: Policy,
-    expert_names: Sequence[str],
-    feature_names: Sequence[str] | None,
-    info: RouterInfo,
-    text: str | None,
-    novelty: Novelty | None,
-) -> dict[str, str]:
-    """Facts about a router by name, those that are known. ``text`` is the kind of its text features."""
-    estimator = info.estimator or EstimatorInfo("", {})
-    margins = None if policy.margins is None else policy.margins.tolist()
-    trained = info.data or info.table
-    features = feature_line(feature_names, policy.n_features)
+def router_facts(router: RouterParts) -> dict[str, str]:
+    """Facts about a router by name, those that are known."""
+    policy = router.policy
     facts: dict[str, Any] = {
         "kind": " > ".join(policy.parts),
+        **_estimator_facts(router.info.estimator, has_margins=policy.margins is not None),
+        **_mix_facts(router),
+        **_cascade_facts(policy, router.expert_names),
+        **_settings_of(policy),
+        **_margin_facts(policy, router.expert_names),
+        **_confidence_facts(router),
+        **_feature_facts(router),
+        **_training_facts(router.info),
+        **_purpose_facts(router.info),
+    }
+    known = {}
+    for name, fact in facts.items():
+        if fact is not None and fact != "":
+            known[name] = as_text(fact)
+    return known
+
+
+def _estimator_facts(estimator: EstimatorInfo | None, has_margins: bool) -> dict[str, Any]:
+    """What was fitted, what a search found, and the parameters of the fit."""
+    if estimator is None:
+        return {}
+    return {
         "fitted as": estimator.class_name,
         "best family": estimator.best_family,
         "best params": estimator.best_params,
-        **_fit_parameters(estimator, margins is not None),
-        **_mix_facts(policy, expert_names, info),
-        **_cascade_facts(policy, expert_names),
-        **_settings_of(policy),
-        "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
-        "calibration": _calibration(info),
-        "novel inputs": _novel_inputs(novelty, expert_names),
-        "features": features if text is None else policy.n_features,
-        "text features": text,
-        "fitted on": trained
-        and f"{counted(trained.rows, 'row')}, fingerprint {trained.fingerprint[:16]}…",
-        "version": info.version,
-        "written": info.created,
-        "by mild": info.mild_version,
-        "schema": info.schema_version,
-        "cost": info.cost and info.cost.formula,
-        "target": info.target and info.target.sentence,
-        "table": info.table and info.table.explanation,
+        **_fit_parameters(estimator, has_margins),
     }
-    return {name: as_text(fact) for name, fact in facts.items() if fact is not None and fact != ""}
 
 
-def _mix_facts(policy: Policy, expert_names: Sequence[str], info: RouterInfo) -> dict[str, str]:
-    mix = mix_of(policy)
+def _mix_facts(router: RouterParts) -> dict[str, str]:
+    """The two settings of a mix, or what was dropped with one."""
+    mix = mix_of(router.policy)
     if mix is not None:
-        return {"mix": mix_words(mix, expert_names)}
-    if info.dropped_mix is not None:
-        return {"mix": f"none; new prices replaced that of the tuned router: {info.dropped_mix}"}
+        return {"mix": mix_words(mix, router.expert_names)}
+    dropped_mix = router.info.dropped_mix
+    if dropped_mix is not None:
+        return {"mix": f"none; new prices replaced that of the tuned router: {dropped_mix}"}
     return {}
 
 
 def _cascade_facts(policy: Policy, expert_names: Sequence[str]) -> dict[str, str]:
+    """The steps of a cascade, its gate, and how it compares answers."""
     cascade = cascade_of(policy)
     if cascade is None:
         return {}
-    answers = f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}"
+    facts = {}
+    if mix_of(policy) is None:
+        facts["cascade"] = cascade_words(cascade.cascades[0], expert_names)
     gates = [_gate_words(part) for part in cascade.cascades]
-    facts = {"gate": " and ".join(dict.fromkeys(gates)), "answers": answers}
-    if mix_of(policy) is not None:
-        return facts
-    return {"cascade": cascade_words(cascade.cascades[0], expert_names), **facts}
+    facts["gate"] = " and ".join(dict.fromkeys(gates))
+    facts["answers"] = f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}"
+    return facts
 
 
 def _gate_words(cascade: CascadePolicy) -> str:
+    """What the gate of a cascade judges an answer by."""
     if cascade.gate is None:
         return "counts of agreement"
     return "linear"
@@ -95,11 +95,64 @@ def _gate_words(cascade: CascadePolicy) -> str:
 
 def _settings_of(policy: Policy) -> dict[str, Any]:
     """Settings of the policy that decides without answers; those of a mix are in its own line."""
+    deciding = policy
     cascade = cascade_of(policy)
-    deciding = policy if cascade is None else cascade.direct
+    if cascade is not None:
+        deciding = cascade.direct
     if mix_of(deciding) is not None:
         return {}
     return _policy_settings(deciding.state()[0])
+
+
+def _margin_facts(policy: Policy, expert_names: Sequence[str]) -> dict[str, Any]:
+    """The margin of each expert."""
+    if policy.margins is None:
+        return {}
+    return {"margins in use": dict(zip(expert_names, policy.margins.tolist(), strict=True))}
+
+
+def _confidence_facts(router: RouterParts) -> dict[str, Any]:
+    """How far expected costs can be trusted."""
+    facts = {}
+    if router.info.calibration is not None:
+        facts["calibration"] = _calibration_words(router.info.calibration)
+    if router.novelty is not None:
+        facts["novel inputs"] = _novelty_words(router.novelty, router.expert_names)
+    return facts
+
+
+def _feature_facts(router: RouterParts) -> dict[str, Any]:
+    """What the router reads."""
+    n_features = router.policy.n_features
+    if router.text is None:
+        return {"features": feature_line(router.feature_names, n_features)}
+    return {"features": n_features, "text features": router.text.kind}
+
+
+def _training_facts(info: RouterInfo) -> dict[str, Any]:
+    """The training data, and when and by which version the router was written."""
+    facts: dict[str, Any] = {}
+    data = info.data or info.table
+    if data is not None:
+        fingerprint = data.fingerprint[:16]
+        facts["fitted on"] = f"{counted(data.rows, 'row')}, fingerprint {fingerprint}…"
+    facts["version"] = info.version
+    facts["written"] = info.created
+    facts["by mild"] = info.mild_version
+    facts["schema"] = info.schema_version
+    return facts
+
+
+def _purpose_facts(info: RouterInfo) -> dict[str, Any]:
+    """What the router was fitted for: its cost, its target, and how the table was read."""
+    facts: dict[str, Any] = {}
+    if info.cost is not None:
+        facts["cost"] = info.cost.formula
+    if info.target is not None:
+        facts["target"] = info.target.sentence
+    if info.table is not None:
+        facts["table"] = info.table.explanation
+    return facts
 
 
 def mix_words(mix: MixPolicy, expert_names: Sequence[str]) -> str:
@@ -110,21 +163,21 @@ def mix_words(mix: MixPolicy, expert_names: Sequence[str]) -> str:
     >>> mix_words(MixPolicy(*always, share=0.3, salt=""), ["small", "large"])
     '30 % of the queries: always large; 70 %: always small'
     """
-    settings = sorted(
-        [(mix.share, mix.second), (1 - mix.share, mix.first)], key=lambda pair: pair[0]
-    )
-    (smaller, rare), (larger, usual) = settings
-    return (
-        f"{100 * smaller:.3g} % of the queries: {setting_words(rare, expert_names)}; "
-        f"{100 * larger:.3g} %: {setting_words(usual, expert_names)}"
-    )
+    larger = f"{100 * (1 - mix.share):.3g} %"
+    smaller = f"{100 * mix.share:.3g} %"
+    usual = setting_words(mix.first, expert_names)
+    rare = setting_words(mix.second, expert_names)
+    if mix.share > 0.5:
+        larger, smaller = smaller, larger
+        usual, rare = rare, usual
+    return f"{smaller} of the queries: {rare}; {larger}: {usual}"
 
 
 def setting_words(policy: Policy, expert_names: Sequence[str]) -> str:
     """What one setting of a mix does."""
-    reading = cascade_of(policy)
-    if reading is not None:
-        (cascade,) = reading.cascades
+    cascade_policy = cascade_of(policy)
+    if cascade_policy is not None:
+        (cascade,) = cascade_policy.cascades
         if len(cascade.order) == 1:
             return f"always {expert_names[cascade.order[0]]}"
         return f"a cascade that {cascade_words(cascade, expert_names)}"
@@ -139,20 +192,29 @@ def setting_words(policy: Policy, expert_names: Sequence[str]) -> str:
 
 def cascade_words(cascade: CascadePolicy, expert_names: Sequence[str]) -> str:
     """What a cascade does, step by step."""
-    steps = [[expert_names[k] for k in step] for step in cascade.steps]
-    asks = [" and ".join(step) + " at the same time" * (len(step) > 1) for step in steps]
-    accepts = (
-        f"accepts the leading answer if it is right with probability >= {cascade.threshold:.4g}"
-    )
-    words = [f"asks {asks[0]}"]
-    for number, ask in enumerate(asks[1:]):
-        words += ["accepts the leading answer likewise" if number else accepts, f"else asks {ask}"]
+    step_names = []
+    for experts in cascade.steps:
+        names = " and ".join(expert_names[expert] for expert in experts)
+        if len(experts) > 1:
+            names += " at the same time"
+        step_names.append(names)
+    phrases = [f"asks {step_names[0]}"]
+    for number, names in enumerate(step_names[1:]):
+        if number == 0:
+            phrases.append(
+                "accepts the leading answer if it is right with probability >= "
+                f"{cascade.threshold:.4g}"
+            )
+        else:
+            phrases.append("accepts the leading answer likewise")
+        phrases.append(f"else asks {names}")
     if cascade.start_error is not None:
-        words.append(
-            f"begins with {asks[-1]} if an error above {cascade.start_error:.4g} is expected of "
-            f"{' and '.join(steps[0])}"
+        first_experts = " and ".join(expert_names[expert] for expert in cascade.steps[0])
+        phrases.append(
+            f"begins with {step_names[-1]} if an error above {cascade.start_error:.4g} is expected of "
+            f"{first_experts}"
         )
-    return "; ".join(words)
+    return "; ".join(phrases)
 
 
 def feature_line(names: Sequence[str] | None, count: int) -> str:
@@ -163,8 +225,11 @@ def feature_line(names: Sequence[str] | None, count: int) -> str:
     """
     if names is None:
         return f"{count}, unnamed"
-    rest = len(names) - NAMED_FEATURES
-    return ", ".join(names[:NAMED_FEATURES]) + (f" (+ {rest} more)" if rest > 0 else "")
+    line = ", ".join(names[:NAMED_FEATURES])
+    n_others = len(names) - NAMED_FEATURES
+    if n_others > 0:
+        line += f" (+ {n_others} more)"
+    return line
 
 
 def as_text(value: Any) -> str:
@@ -177,53 +242,85 @@ def as_text(value: Any) -> str:
         return ", ".join(f"{key} {as_text(entry)}" for key, entry in value.items())
     if isinstance(value, (list, tuple)):
         return " ".join(map(as_text, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
 
 
 def _fit_parameters(estimator: EstimatorInfo, has_margins: bool) -> dict[str, Any]:
     """Parameters that the fit used, without those that a search found."""
-    params = estimator.params or {}
-    found = estimator.best_params or {}
-    listed: tuple[str, ...] = LISTED
+    params = dict(estimator.params or {})
+    best_params = estimator.best_params or {}
+    names: Sequence[str] = LISTED
     if estimator.best_family is not None:
-        inner = (params.get("estimator") or {}).get("params") or {}
-        params = {**inner, **{key: params.get(key) for key in OF_SEARCH}, **found}
+        params = _params_of_search(params, best_params)
         # Only a linear router has the others, and a safe search may have kept a constant.
         if estimator.best_family != "linear" or not has_margins:
-            listed = OF_SEARCH
+            names = OF_SEARCH
+    unused: Sequence[str] = ()
     if params.get("loss", "mild") != "mild":
-        listed = tuple(name for name in listed if name not in OF_MILD_LOSS)
+        unused = OF_MILD_LOSS
     elif params.get("margins") != "theory":
-        listed = tuple(name for name in listed if name != "counts")
-    known = {name: params[name] for name in listed if params.get(name) is not None}
-    if isinstance(known.get("cv"), (list, tuple)):
-        known["cv"] = f"{len(known['cv'])} folds"
-    return {name: value for name, value in known.items() if name not in found}
+        unused = ("counts",)
+    listed = {}
+    for name in names:
+        value = params.get(name)
+        if value is None or name in unused or name in best_params:
+            continue
+        if name == "cv" and isinstance(value, (list, tuple)):
+            value = f"{len(value)} folds"
+        listed[name] = value
+    return listed
+
+
+def _params_of_search(params: Mapping[str, Any], best_params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a search and of the router that it found."""
+    searched = params.get("estimator") or {}
+    all_params = dict(searched.get("params") or {})
+    for name in OF_SEARCH:
+        all_params[name] = params.get(name)
+    all_params.update(best_params)
+    return all_params
 
 
 def _policy_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the innermost policy, but for the number of features."""
     while "parts" in settings:
         settings = settings["parts"][-1]["settings"]
-    found = {name: value for name, value in settings.items() if name != "n_features"}
-    if "surrogate" in found:
-        form, tau = found["surrogate"]
-        name = {1.0: "logistic", 0.0: "exponential"}.get(float(tau), f"tau {tau:.4g}")
-        found["surrogate"] = {"hinge": "hinge", "comp_sum": name}.get(form, f"{form} {name}")
-    return found
+    shown = {name: value for name, value in settings.items() if name != "n_features"}
+    if "surrogate" in shown:
+        form, tau = shown["surrogate"]
+        shown["surrogate"] = _surrogate_words(form, float(tau))
+    return shown
 
 
-def _calibration(info: RouterInfo) -> str | None:
-    if info.calibration is None:
-        return None
-    before, after = info.calibration.squared_error
-    use = "used for decisions" if info.calibration.decides else "shown, not used for decisions"
+def _surrogate_words(form: str, tau: float) -> str:
+    """The name of a surrogate loss."""
+    if form == "hinge":
+        return "hinge"
+    name = f"tau {tau:.4g}"
+    if tau == 1.0:
+        name = "logistic"
+    elif tau == 0.0:
+        name = "exponential"
+    if form == "comp_sum":
+        return name
+    return f"{form} {name}"
+
+
+def _calibration_words(calibration: CalibrationInfo) -> str:
+    """What calibration did to the error of the expected costs, and whether it decides."""
+    before, after = calibration.squared_error
+    use = "shown, not used for decisions"
+    if calibration.decides:
+        use = "used for decisions"
     return f"held-out squared error {before:.4g} before, {after:.4g} after; {use}"
 
 
-def _novel_inputs(novelty: Novelty | None, expert_names: Sequence[str]) -> str | None:
-    if novelty is None:
-        return None
-    means = dict(zip(expert_names, map(float, novelty.means[0]), strict=True))
-    what = "mean error" if len(novelty.means) > 1 else "mean loss"
-    return f"recognised; the {what} of each expert in training: {as_text(means)}"
+def _novelty_words(novelty: Novelty, expert_names: Sequence[str]) -> str:
+    """That novel inputs are recognised, and what the experts' means in training were."""
+    means = dict(zip(expert_names, novelty.means[0].tolist(), strict=True))
+    quantity = "mean loss"
+    if len(novelty.means) > 1:
+        quantity = "mean error"
+    return f"recognised; the {quantity} of each expert in training: {as_text(means)}"

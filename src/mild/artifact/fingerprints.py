@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mild.errors import InvalidInputError
 from mild.features import TextFeatures
@@ -23,38 +24,54 @@ def fingerprint(X: Any, costs: Any) -> str:
 
     Parameters
     ----------
-    X : (n_samples, n_features) array, table, or scipy sparse matrix
-    costs : (n_samples, n_experts) array or table
+    X : {array-like, sparse matrix, table} of shape (n_samples, n_features)
+        Inputs.
+    costs : array-like or table of shape (n_samples, n_experts)
+        Cost of each expert.
+
+    Returns
+    -------
+    str
+        The fingerprint.
 
     Examples
     --------
     >>> fingerprint([[1.0], [2.0]], [[0, 1], [1, 0]])[:12]
     '94f0e668695f'
     """
-    digest: Any = hashlib.sha256()
-
-    def add(name: str, array: np.ndarray[Any, Any]) -> None:
-        if array.dtype.kind not in "fiub":
-            raise InvalidInputError(
-                f"{name} must hold numbers to have a fingerprint; got type {array.dtype}."
-            )
-        little = array.dtype.newbyteorder("<")
-        digest.update(f"{name} {little.str} {array.shape};".encode())
-        for start in range(0, len(array) if array.ndim else 0, BLOCK):
-            digest.update(np.ascontiguousarray(array[start : start + BLOCK], dtype=little))
-
-    for name, values in (("X", X), ("costs", costs)):
-        if not hasattr(values, "tocsr"):
-            add(name, np.asarray(values))
-            continue
-        matrix = values.tocsr().copy()
-        # The same entries may be stored in another order.
-        matrix.sum_duplicates()
-        digest.update(f"{name} sparse {matrix.shape};".encode())
-        add("row ends", matrix.indptr.astype(np.int64))
-        add("columns", matrix.indices.astype(np.int64))
-        add("values", matrix.data)
+    digest = hashlib.sha256()
+    _add_matrix(digest, "X", X)
+    _add_matrix(digest, "costs", costs)
     return digest.hexdigest()
+
+
+def _add_matrix(digest: Any, name: str, values: Any) -> None:
+    """Add an array, a table or a sparse matrix to a digest."""
+    if not hasattr(values, "tocsr"):
+        _add_array(digest, name, np.asarray(values))
+        return
+    matrix = values.tocsr().copy()
+    # The same entries may be stored in another order.
+    matrix.sum_duplicates()
+    digest.update(f"{name} sparse {matrix.shape};".encode())
+    _add_array(digest, "row ends", matrix.indptr.astype(np.int64))
+    _add_array(digest, "columns", matrix.indices.astype(np.int64))
+    _add_array(digest, "values", matrix.data)
+
+
+def _add_array(digest: Any, name: str, array: NDArray[Any]) -> None:
+    """Add name, type, shape and bytes of an array to a digest, in an order of bytes that is everywhere."""
+    if array.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{name} must hold numbers to have a fingerprint; got type {array.dtype}."
+        )
+    little_endian = array.dtype.newbyteorder("<")
+    digest.update(f"{name} {little_endian.str} {array.shape};".encode())
+    if array.ndim == 0:
+        return
+    for start in range(0, len(array), BLOCK):
+        block = array[start : start + BLOCK]
+        digest.update(np.ascontiguousarray(block, dtype=little_endian))
 
 
 def features_tag(step: TextFeatures, mix: MixPolicy | None = None) -> str:

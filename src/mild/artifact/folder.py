@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from safetensors.numpy import save as to_safetensors
 from mild._version import __version__
 from mild.artifact.card import CARD_FILE, is_card
 from mild.artifact.files import sync_folder, writing_problem
-from mild.artifact.info import EstimatorInfo, RouterInfo
+from mild.artifact.info import EstimatorInfo
 from mild.artifact.manifest import (
     MANIFEST_FILE,
     TENSORS_FILE,
@@ -27,7 +27,7 @@ from mild.artifact.manifest import (
     names_problem,
     refuse_old_folder,
 )
-from mild.artifact.novelty import Novelty
+from mild.artifact.parts import RouterParts
 from mild.artifact.schemas import (
     CALIBRATION_PREFIX,
     HASHES_TENSOR,
@@ -37,9 +37,9 @@ from mild.artifact.schemas import (
     check_query_hashes,
     check_text,
     described_tensor,
+    with_prefix,
 )
 from mild.artifact.versions import VERSION_FILES, VERSIONS_FOLDER, adding_version
-from mild.core.arrays import FloatArray
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError, counted
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
@@ -50,19 +50,12 @@ COMPANIONS = ("evaluation.json",)
 
 def write_folder(
     folder: str | os.PathLike[str],
+    router: RouterParts,
     overwrite: bool,
-    policy: Policy,
-    expert_names: Sequence[str],
-    feature_names: Sequence[str] | None,
-    info: RouterInfo,
-    text: TextFeatures | None,
-    query_hashes: NDArray[np.uint64] | None,
-    novelty: Novelty | None,
-    calibration: tuple[FloatArray, FloatArray] | None,
     card: str | None = None,
     portable: bool = False,
 ) -> Path:
-    """Write a router, as JSON and safetensors; its parts are those of ``Router``.
+    """Write a router, as JSON and safetensors.
 
     With a ``card``, it is written beside them. A ``portable`` folder does not name the folders of models
     outside it, which are of this machine.
@@ -73,49 +66,14 @@ def write_folder(
     versions, the router becomes the next one instead, which serves: nothing is deleted.
     """
     target = check_target(folder, overwrite)
-    _check_names("expert_names", expert_names, policy.n_experts)
-    if feature_names is not None:
-        _check_names("feature_names", feature_names, policy.n_features)
-    settings, tensors = _policy_state(policy)
-    described = None if text is None else _text_state(text, policy, tensors, portable)
-    hashes = check_query_hashes(query_hashes)
-    if hashes is not None:
-        tensors[HASHES_TENSOR] = hashes
-    if novelty is not None:
-        for name, array in novelty.tensors().items():
-            tensors[f"{NOVELTY_PREFIX}{name}"] = np.ascontiguousarray(array)
-    if calibration is not None:
-        for name, array in zip(("slopes", "offsets"), calibration, strict=True):
-            tensors[f"{CALIBRATION_PREFIX}{name}"] = np.ascontiguousarray(array)
-    packed = to_safetensors(tensors)
-    manifest = {
-        "mild_version": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "kind": policy.kind,
-        "settings": settings,
-        "estimator": (info.estimator or EstimatorInfo("Router", {})).as_dict(),
-        "expert_names": list(expert_names),
-        "feature_names": None if feature_names is None else list(feature_names),
-        "n_features": policy.n_features,
-        "n_experts": policy.n_experts,
-        "data": None if info.data is None else info.data.as_dict(),
-        "tensors": {name: described_tensor(array) for name, array in tensors.items()},
-        "sha256": hashlib.sha256(packed).hexdigest(),
-        "text": described,
-        "notes": info.notes,
-    }
+    files = _files_of(router, card, portable)
     try:
-        beside = {} if text is None else text.files()
-        if card is not None:
-            beside = {**beside, CARD_FILE: card.encode()}
-        content = {TENSORS_FILE: packed, **beside, MANIFEST_FILE: manifest_json(manifest).encode()}
         if os.path.lexists(target / VERSIONS_FOLDER):
-            with adding_version(
-                target, "saved", "saved in place of the router that served"
-            ) as place:
-                _write(place, content)
+            why = "saved in place of the router that served"
+            with adding_version(target, "saved", why) as version_folder:
+                _write(version_folder, files)
         else:
-            _write(target, content)
+            _write(target, files)
     except OutputExistsError:
         raise
     except OSError as error:
@@ -123,6 +81,48 @@ def write_folder(
             raise OutputExistsError(f"{target} exists: it appeared during saving.") from error
         raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
     return target
+
+
+def _files_of(router: RouterParts, card: str | None, portable: bool) -> dict[str, bytes]:
+    """The content of each file of a router's folder."""
+    policy = router.policy
+    _check_names("expert_names", router.expert_names, policy.n_experts)
+    if router.feature_names is not None:
+        _check_names("feature_names", router.feature_names, policy.n_features)
+    settings, tensors = _policy_state(policy)
+    text_description = None
+    text_files: Mapping[str, bytes] = {}
+    if router.text is not None:
+        text_description, text_tensors = _text_state(router.text, policy.n_features, portable)
+        tensors.update(text_tensors)
+        text_files = router.text.files()
+    tensors.update(_other_tensors(router))
+    packed_tensors = to_safetensors(tensors)
+    data = None
+    if router.info.data is not None:
+        data = router.info.data.as_dict()
+    estimator = router.info.estimator or EstimatorInfo("Router", {})
+    manifest = {
+        "mild_version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kind": policy.kind,
+        "settings": settings,
+        "estimator": estimator.as_dict(),
+        "expert_names": router.expert_names,
+        "feature_names": router.feature_names,
+        "n_features": policy.n_features,
+        "n_experts": policy.n_experts,
+        "data": data,
+        "tensors": {name: described_tensor(array) for name, array in tensors.items()},
+        "sha256": hashlib.sha256(packed_tensors).hexdigest(),
+        "text": text_description,
+        "notes": router.info.notes,
+    }
+    files = {TENSORS_FILE: packed_tensors, **text_files}
+    if card is not None:
+        files[CARD_FILE] = card.encode()
+    files[MANIFEST_FILE] = manifest_json(manifest).encode()
+    return files
 
 
 def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
@@ -136,14 +136,12 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         )
     target = Path(os.path.realpath(folder))
     exists = os.path.lexists(target)
-    if exists and not target.is_dir():
-        raise OutputExistsError(f"{target} must be a folder; a file is there.")
-    try:
-        present = {entry.name for entry in target.iterdir()} if exists else set()
-    except OSError as error:
-        raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
+    names: set[str] = set()
+    if exists:
+        names = _names_in(target)
     # Replacing the working directory would leave the process in a deleted one.
-    if exists and not overwrite and (present or target == Path(os.path.realpath(os.curdir))):
+    is_working_directory = target == Path(os.path.realpath(os.curdir))
+    if exists and not overwrite and (names or is_working_directory):
         raise OutputExistsError(
             f"{target} exists; choose another folder, or replace it with overwrite=True."
         )
@@ -152,27 +150,55 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
     except ArtifactError as error:
         message = f"cannot write to {target}, where a router is: {error}"
         raise ArtifactError(message, code=error.code) from error
-    beside = {name for features in FEATURES.values() for name in features.FILES}
-    # A README.md that mild did not write is somebody's work.
-    card = {CARD_FILE} if is_card(target / CARD_FILE) else set()
-    ours = {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS, *VERSION_FILES, *card}
-    foreign = sorted(present - ours)
-    if foreign:
+    foreign_names = sorted(names - _names_of_mild(target))
+    if foreign_names:
         raise OutputExistsError(
-            f"{target} holds more than a router ({foreign[0]!r}), and replacing it would delete "
+            f"{target} holds more than a router ({foreign_names[0]!r}), and replacing it would delete "
             f"that; choose another folder."
         )
-    parent = next(parent for parent in target.parents if os.path.lexists(parent))
-    problem = writing_problem(parent, target.name if parent == target.parent else "router")
-    if problem is not None:
-        raise ArtifactError(f"cannot write to {target}: {problem}.")
+    _check_writable(target)
     return target
 
 
-def _check_names(what: str, names: Sequence[str], count: int) -> None:
-    problem = names_problem(what, list(names), count)
+def _names_in(target: Path) -> set[str]:
+    """Names of what is in a folder; a file in its place is refused."""
+    if not target.is_dir():
+        raise OutputExistsError(f"{target} must be a folder; a file is there.")
+    try:
+        return {entry.name for entry in target.iterdir()}
+    except OSError as error:
+        raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
+
+
+def _names_of_mild(target: Path) -> set[str]:
+    """Names of files and folders that mild may have written there, and may delete."""
+    names = {MANIFEST_FILE, TENSORS_FILE, *COMPANIONS, *VERSION_FILES}
+    for features in FEATURES.values():
+        names.update(features.FILES)
+    # A README.md that mild did not write is somebody's work.
+    if is_card(target / CARD_FILE):
+        names.add(CARD_FILE)
+    return names
+
+
+def _check_writable(target: Path) -> None:
+    """Refuse a folder that cannot be made where it is to be."""
+    parent = target.parent
+    name = target.name
+    while not os.path.lexists(parent):
+        # Folders are made down to the target, and the first of them needs some name.
+        parent = parent.parent
+        name = "router"
+    problem = writing_problem(parent, name)
     if problem is not None:
-        raise InvalidInputError(problem, parameter=what)
+        raise ArtifactError(f"cannot write to {target}: {problem}.")
+
+
+def _check_names(parameter: str, names: list[str], count: int) -> None:
+    """Refuse names of the experts, or of the features, that are not ``count`` different texts."""
+    problem = names_problem(parameter, names, count)
+    if problem is not None:
+        raise InvalidInputError(problem, parameter=parameter)
 
 
 def _policy_state(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -188,9 +214,9 @@ def _policy_state(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any
 
 
 def _text_state(
-    text: TextFeatures, policy: Policy, tensors: dict[str, NDArray[Any]], portable: bool
-) -> dict[str, Any]:
-    """Kind and settings of the text features; their arrays join ``tensors``, behind a prefix."""
+    text: TextFeatures, n_features: int, portable: bool
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Kind and settings of the text features, and their tensors among those of the router."""
     if not isinstance(text, TextFeatures) or FEATURES.get(text.kind) is not type(text):
         raise InvalidInputError(
             f"text must be a feature step of mild.features ({', '.join(FEATURES)}); got "
@@ -202,31 +228,45 @@ def _text_state(
     settings, arrays = text.state()
     if portable:
         settings = _without_paths(settings)
-    if text.n_features_ != policy.n_features:
+    if text.n_features_ != n_features:
         raise InvalidInputError(
-            f"text must give {counted(policy.n_features, 'feature')}, as many as the router was "
+            f"text must give {counted(n_features, 'feature')}, as many as the router was "
             f"fitted with; these {text.kind} features are {text.n_features_}.",
             parameter="text",
         )
-    own = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
-        check_text(text.kind, settings, own, policy.n_features)
+        check_text(text.kind, settings, tensors, n_features)
     except ArtifactError as error:
         raise ArtifactError(f"these {text.kind} features cannot be saved: {error}") from error
-    tensors.update({f"{TEXT_PREFIX}{name}": array for name, array in own.items()})
-    return {"kind": text.kind, "settings": settings}
+    return {"kind": text.kind, "settings": settings}, with_prefix(tensors, TEXT_PREFIX)
 
 
 def _without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of text features, and of their parts, without folders of this machine."""
-    return {
-        name: None
-        if name == "path"
-        else _without_paths(value)
-        if isinstance(value, Mapping)
-        else value
-        for name, value in settings.items()
-    }
+    portable: dict[str, Any] = {}
+    for name, value in settings.items():
+        portable[name] = value
+        if name == "path":
+            portable[name] = None
+        elif isinstance(value, Mapping):
+            portable[name] = _without_paths(value)
+    return portable
+
+
+def _other_tensors(router: RouterParts) -> dict[str, NDArray[Any]]:
+    """Tensors that are neither of the policy nor of the text features."""
+    tensors: dict[str, NDArray[Any]] = {}
+    hashes = check_query_hashes(router.query_hashes)
+    if hashes is not None:
+        tensors[HASHES_TENSOR] = hashes
+    if router.novelty is not None:
+        tensors.update(with_prefix(router.novelty.tensors(), NOVELTY_PREFIX))
+    if router.calibration is not None:
+        slopes, offsets = router.calibration
+        calibration = {"slopes": slopes, "offsets": offsets}
+        tensors.update(with_prefix(calibration, CALIBRATION_PREFIX))
+    return tensors
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:

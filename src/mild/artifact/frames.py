@@ -19,13 +19,17 @@ Table: TypeAlias = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 def library_of(frame: Any) -> str | None:
     """Library of a frame or a column: "pandas", "polars" or "pyarrow"; None for anything else."""
-    name = type(frame).__module__.partition(".")[0]
-    return name if name in LIBRARIES else None
+    package = type(frame).__module__.partition(".")[0]
+    if package in LIBRARIES:
+        return package
+    return None
 
 
 def default_library() -> str:
     """The library of frames for results of a file: pandas if it is installed, otherwise pyarrow."""
-    return "pyarrow" if importlib.util.find_spec("pandas") is None else "pandas"
+    if importlib.util.find_spec("pandas") is None:
+        return "pyarrow"
+    return "pandas"
 
 
 def frame_library(*sources: Any) -> str:
@@ -59,12 +63,14 @@ def as_frame(table: Table, like: Any) -> Any:
     >>> as_frame([{"name": "a", "params": {"alpha": 1}}, {"name": "b", "params": {}}], like=None)
     {'name': ['a', 'b'], 'params': ['{"alpha": 1}', '{}']}
     """
-    columns = _columns(table)
-    for name, values in columns.items():
-        columns[name] = values = as_python(values)
-        if any(_has_objects(value) for value in values):
-            columns[name] = [json.dumps(value, default=str) for value in values]
-    library = like if isinstance(like, str) else library_of(like)
+    columns = {}
+    for name, values in _columns(table).items():
+        columns[name] = as_python(values)
+        if any(_has_objects(value) for value in columns[name]):
+            columns[name] = [json.dumps(value, default=str) for value in columns[name]]
+    library = like
+    if not isinstance(like, str):
+        library = library_of(like)
     if library is None:
         return columns
     frames = importlib.import_module(library)
@@ -83,23 +89,30 @@ def html_table(title: str, table: Table, notes: Sequence[str] = ()) -> str:
     '<p></p><table><tr><th>is best</th><th>params</th></tr><tr><td>yes</td><td>alpha 0.5</td></tr></table>'
     """
     columns = _columns(table)
-    cells = [[_cell(value) for value in values] for values in columns.values()]
-    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in columns)
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
-        for row in zip(*cells, strict=True)
-    )
-    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f"<p>{escape(title)}</p><table><tr>{head}</tr>{rows}</table>{below}"
+    header = [f"<th>{escape(name.replace('_', ' '))}</th>" for name in columns]
+    lines = [f"<p>{escape(title)}</p><table>", *_html_row(header)]
+    for values in zip(*columns.values(), strict=True):
+        lines += _html_row([f"<td>{_cell(value)}</td>" for value in values])
+    lines.append("</table>")
+    lines += [f"<p>{escape(note)}</p>" for note in notes]
+    return "".join(lines)
+
+
+def _html_row(cells: Sequence[str]) -> list[str]:
+    return ["<tr>", *cells, "</tr>"]
 
 
 def _cell(value: Any) -> str:
+    """A value of a table as HTML."""
     if value is None:
         return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is True:
+        return "yes"
+    if value is False:
+        return "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{escape(str(name))} {_cell(one)}" for name, one in value.items())
+        entries = [f"{escape(str(name))} {_cell(entry)}" for name, entry in value.items()]
+        return ", ".join(entries)
     if isinstance(value, (list, tuple)):
         return " ".join(map(_cell, value))
     if isinstance(value, float) and math.isfinite(value):
@@ -108,6 +121,7 @@ def _cell(value: Any) -> str:
 
 
 def _columns(table: Table) -> dict[str, list[Any]]:
+    """A table as columns; None where a row lacks an entry."""
     if isinstance(table, Mapping):
         return {name: list(values) for name, values in table.items()}
     names = dict.fromkeys(name for row in table for name in row)
@@ -115,6 +129,7 @@ def _columns(table: Table) -> dict[str, list[Any]]:
 
 
 def _has_objects(value: Any) -> bool:
+    """Whether a value is an object, or a list with one."""
     if isinstance(value, (list, tuple)):
         return any(map(_has_objects, value))
     return isinstance(value, Mapping)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ _REPOSITORY = re.compile(rf"{_NAME}/{_NAME}")
 _FILES = (
     MANIFEST_FILE,
     TENSORS_FILE,
-    *sorted({name for one in FEATURES.values() for name in one.FILES}),
+    *sorted(set(chain.from_iterable(features.FILES for features in FEATURES.values()))),
 )
 #: The files of a router, and of the versions in a folder that was uploaded by other means.
 PATTERNS = [*_FILES, VERSIONS_FILE, *(f"{VERSIONS_FOLDER}/*/{name}" for name in _FILES)]
@@ -64,11 +65,11 @@ def find_folder(
             library_name="mild",
             library_version=__version__,
         )
-    place = Path(folder)
-    if not (place / MANIFEST_FILE).is_file():
+    download = Path(folder)
+    if not (download / MANIFEST_FILE).is_file():
         problem = f"the repository {source!r} must hold a router; it has no {MANIFEST_FILE}."
         raise ArtifactError(problem, code="not_a_router")
-    return place
+    return download
 
 
 def push_folder(
@@ -89,33 +90,41 @@ def push_folder(
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         info = api.repo_info(repo_id)
         if private and info.private is False:
-            rule = (
-                f"is True, but the repository {repo_id!r} exists and is public; nothing was pushed."
-            )
-            raise invalid("private", rule)
+            problem = f"but the repository {repo_id!r} exists and is public; nothing was pushed."
+            raise invalid("private", f"is True, {problem}")
         if revision is not None:
             api.create_branch(repo_id, branch=revision, exist_ok=True)
             info = api.repo_info(repo_id, revision=revision)
-        files = sorted(file for file in folder.iterdir() if file.is_file())
-        kept = {file.name for file in files}
-        there = [entry.rfilename for entry in info.siblings or ()]
-        stale = [
-            name
-            for name in there
-            if name not in kept and any(fnmatch(name, pattern) for pattern in PATTERNS)
-        ]
-        added = [hub.CommitOperationAdd(file.name, str(file)) for file in files]
-        deleted = [hub.CommitOperationDelete(name) for name in stale]
+        names_there = [entry.rfilename for entry in info.siblings or ()]
         # One commit: a push that is killed leaves the router that was there. Its parent is the commit that
         # was looked at, so that two pushes at the same time do not mix.
-        done = api.create_commit(
+        commit = api.create_commit(
             repo_id,
-            [*added, *deleted],
+            _operations(hub, folder, names_there),
             commit_message=commit_message,
             revision=revision,
             parent_commit=info.sha,
         )
-    return str(done.commit_url)
+    return str(commit.commit_url)
+
+
+def _operations(hub: Any, folder: Path, names_there: Sequence[str]) -> list[Any]:
+    """What a commit does: it adds the files of a folder, and deletes those of another router."""
+    operations = []
+    new_names = set()
+    for file in sorted(folder.iterdir()):
+        if file.is_file():
+            operations.append(hub.CommitOperationAdd(file.name, str(file)))
+            new_names.add(file.name)
+    for name in names_there:
+        if name not in new_names and _is_of_router(name):
+            operations.append(hub.CommitOperationDelete(name))
+    return operations
+
+
+def _is_of_router(name: str) -> bool:
+    """Whether a file in a repository belongs to a router."""
+    return any(fnmatch(name, pattern) for pattern in PATTERNS)
 
 
 def check_repository(repo_id: object) -> str:
@@ -127,6 +136,7 @@ def check_repository(repo_id: object) -> str:
 
 
 def _import_hub(user: str) -> Any:
+    """The package huggingface_hub; ``user`` says what needs it."""
     try:
         import huggingface_hub
         import huggingface_hub.errors
@@ -136,50 +146,70 @@ def _import_hub(user: str) -> Any:
 
 
 @contextmanager
-def _errors_of(hub: Any, what: str, revision: str | None) -> Iterator[None]:
+def _errors_of(hub: Any, failure: str, revision: str | None) -> Iterator[None]:
+    """Turn errors of huggingface_hub into those of mild; ``failure`` says what could not be done."""
     try:
         yield
     except MildError:
         raise
     except Exception as error:  # its uploader raises RuntimeError, its checks ValueError
-        raise _translated(hub, what, revision, error) from error
+        raise _translated(hub.errors, failure, revision, error) from error
 
 
-def _translated(hub: Any, what: str, revision: str | None, error: BaseException) -> MildError:
+def _translated(
+    hub_errors: Any, failure: str, revision: str | None, error: BaseException
+) -> MildError:
     """One sentence and a code for an error of huggingface_hub."""
-    known, causes = hub.errors, [error]
+    causes = _chain_of(error)
+    status, message = _answer_of(causes)
+    reason = " ".join(message.split()).rstrip(".") or type(causes[-1]).__name__
+    log_in = "Log in with `hf auth login`, or give a token."
+    if isinstance(error, hub_errors.HFValidationError):
+        return invalid("repo_id", f"must be the name of a repository; {reason}.")
+    if isinstance(error, hub_errors.GatedRepoError):
+        problem = f"access to it must be asked for. {log_in}"
+        return ArtifactError(f"{failure}: {problem}", code="hub_refused")
+    if isinstance(error, hub_errors.RepositoryNotFoundError):
+        problem = f"there is none, or it is private. {log_in}"
+        return ArtifactError(f"{failure}: {problem}", code="repository_not_found")
+    if isinstance(error, hub_errors.RevisionNotFoundError):
+        problem = f"it has no revision {revision or 'main'!r}."
+        return ArtifactError(f"{failure}: {problem}", code="revision_not_found")
+    if status in (401, 403) or isinstance(error, hub_errors.LocalTokenNotFoundError):
+        problem = f"the Hub refused it ({reason}). {log_in}"
+        return ArtifactError(f"{failure}: {problem}", code="hub_refused")
+    if status is not None:
+        problem = f"the Hub answered with status {status} ({reason})."
+        return ArtifactError(f"{failure}: {problem}", code="hub_failed")
+    if any(_is_of_connection(cause, hub_errors) for cause in causes):
+        problem = f"the Hub cannot be reached ({reason})."
+        return ArtifactError(f"{failure}: {problem}", code="hub_unreachable")
+    return ArtifactError(f"{failure}: {reason}.", code="hub_failed")
+
+
+def _chain_of(error: BaseException) -> list[BaseException]:
+    """An error, what caused it, and so on."""
+    causes = [error]
     while (cause := causes[-1].__cause__) is not None and cause not in causes:
         causes.append(cause)
-    # The first error says less than what caused it, such as that an upload failed.
-    answered = next((one for one in causes if getattr(one, "response", None) is not None), None)
-    status = getattr(getattr(answered, "response", None), "status_code", None)
-    said = getattr(answered, "server_message", None) or str(causes[-1])
-    reason = " ".join(said.split()).rstrip(".") or type(causes[-1]).__name__
-    log_in = "Log in with `hf auth login`, or give a token."
-    if isinstance(error, known.HFValidationError):
-        return invalid("repo_id", f"must be the name of a repository; {reason}.")
-    if isinstance(error, known.GatedRepoError):
-        return ArtifactError(
-            f"{what}: access to it must be asked for. {log_in}", code="hub_refused"
-        )
-    if isinstance(error, known.RepositoryNotFoundError):
-        problem = f"there is none, or it is private. {log_in}"
-        return ArtifactError(f"{what}: {problem}", code="repository_not_found")
-    if isinstance(error, known.RevisionNotFoundError):
-        problem = f"{what}: it has no revision {revision or 'main'!r}."
-        return ArtifactError(problem, code="revision_not_found")
-    if status in (401, 403) or isinstance(error, known.LocalTokenNotFoundError):
-        problem = f"{what}: the Hub refused it ({reason}). {log_in}"
-        return ArtifactError(problem, code="hub_refused")
-    if status is not None:
-        problem = f"{what}: the Hub answered with status {status} ({reason})."
-        return ArtifactError(problem, code="hub_failed")
-    offline = (ConnectionError, TimeoutError, known.LocalEntryNotFoundError)
-    if any(isinstance(one, offline) or _is_of_client(one) for one in causes):
-        problem = f"{what}: the Hub cannot be reached ({reason})."
-        return ArtifactError(problem, code="hub_unreachable")
-    return ArtifactError(f"{what}: {reason}.", code="hub_failed")
+    return causes
 
 
-def _is_of_client(error: object) -> bool:
+def _answer_of(causes: Sequence[BaseException]) -> tuple[int | None, str]:
+    """Status and message of the answer of the Hub; without an answer, the message of the last cause.
+
+    The first error says less than what caused it, such as that an upload failed.
+    """
+    for error in causes:
+        response = getattr(error, "response", None)
+        if response is not None:
+            status = getattr(response, "status_code", None)
+            return status, getattr(error, "server_message", None) or str(causes[-1])
+    return None, str(causes[-1])
+
+
+def _is_of_connection(error: BaseException, hub_errors: Any) -> bool:
+    """Whether an error says that the Hub cannot be reached."""
+    if isinstance(error, (ConnectionError, TimeoutError, hub_errors.LocalEntryNotFoundError)):
+        return True
     return type(error).__module__.partition(".")[0] in _CLIENTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Self
 
 from mild.money import plain_number
@@ -23,19 +23,27 @@ class InfoPart:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """From a JSON object; a key that is missing is None."""
-        known = {_key(f): f for f in fields(cls) if f.name != "other"}
-        values = {f.name: content.get(key) for key, f in known.items()}
-        return cls(**values, other={k: v for k, v in content.items() if k not in known})
+        other = dict(content)
+        values = {}
+        for field_of_part in fields(cls):
+            if field_of_part.name != "other":
+                values[field_of_part.name] = other.pop(_key(field_of_part), None)
+        return cls(**values, other=other)
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON object; a field with a default is left out where it is None."""
-        values = {f: getattr(self, f.name) for f in fields(self) if f.name != "other"}
-        known = {_key(f): v for f, v in values.items() if v is not None or f.default is not None}
-        return {**known, **self.other}
+        content = {}
+        for field_of_part in fields(self):
+            value = getattr(self, field_of_part.name)
+            is_left_out = value is None and field_of_part.default is None
+            if field_of_part.name != "other" and not is_left_out:
+                content[_key(field_of_part)] = value
+        return {**content, **self.other}
 
 
-def _key(one: Any) -> str:
-    return str(one.metadata.get("key", one.name))
+def _key(field_of_part: Field[Any]) -> str:
+    """The key of a field in JSON."""
+    return str(field_of_part.metadata.get("key", field_of_part.name))
 
 
 @dataclass(frozen=True)
@@ -73,15 +81,15 @@ def cost_formula(
     >>> cost_formula({"small": 0.0, "large": 0.5}, price_weight=100)
     'error + what asking costs (small 0, large 0.5) + 100 × dollars'
     """
-    parts = ["error"]
+    terms = ["error"]
     if any(beta.values()):
         shown = [f"{name} {plain_number(value)}" for name, value in beta.items()]
-        parts.append(f"what asking costs ({', '.join(shown)})")
+        terms.append(f"what asking costs ({', '.join(shown)})")
     if price_weight:
-        parts.append(f"{plain_number(price_weight)} × dollars")
+        terms.append(f"{plain_number(price_weight)} × dollars")
     if latency_weight:
-        parts.append(f"{plain_number(latency_weight)} × seconds")
-    return " + ".join(parts)
+        terms.append(f"{plain_number(latency_weight)} × seconds")
+    return " + ".join(terms)
 
 
 @dataclass(frozen=True)
@@ -209,41 +217,46 @@ class RouterInfo:
         known: dict[str, Any] = {}
         other = {key: note for key, note in (notes or {}).items() if note is not None}
         for name in _NOTES:
-            part = _PARTS.get(name)
-            if part is None:
+            part_class = _PARTS.get(name)
+            if part_class is None:
                 known[name] = other.pop(name, None)
             elif isinstance(other.get(name), Mapping):
-                known[name] = part.from_dict(other.pop(name))
+                known[name] = part_class.from_dict(other.pop(name))
         return cls(**known, other=other)
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> RouterInfo:
         """From the content of ``router.json``."""
-        data = manifest["data"]
+        data = None
+        if manifest["data"] is not None:
+            data = DataInfo.from_dict(manifest["data"])
         content = json.dumps(dict(manifest), sort_keys=True, default=str)
         kind = manifest["kind"]
         if kind == "ordered":  # which only orders the experts of the policy inside
             kind = manifest["settings"]["parts"][0]["kind"]
-        names = ("mild_version", "created", "schema_version", "tensors")
         return replace(
             cls.from_notes(manifest[_NOTES_KEY]),
-            data=None if data is None else DataInfo.from_dict(data),
+            data=data,
             estimator=EstimatorInfo.from_dict(manifest["estimator"]),
             fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
             kind=kind,
-            **{name: manifest[name] for name in names},
+            mild_version=manifest["mild_version"],
+            created=manifest["created"],
+            schema_version=manifest["schema_version"],
+            tensors=manifest["tensors"],
         )
 
     @property
     def notes(self) -> dict[str, Any] | None:
         """The notes of an artefact, JSON-ready; None if there are none."""
-        found = {name: getattr(self, name) for name in _NOTES}
-        known = {
-            key: value.as_dict() if isinstance(value, InfoPart) else value
-            for key, value in found.items()
-            if value is not None
-        }
-        return {**self.other, **known} or None
+        notes = dict(self.other)
+        for name in _NOTES:
+            value = getattr(self, name)
+            if isinstance(value, InfoPart):
+                notes[name] = value.as_dict()
+            elif value is not None:
+                notes[name] = value
+        return notes or None
 
     def with_notes(self, notes: Mapping[str, Any]) -> RouterInfo:
         """The same with more notes, or with others of the same keys."""
@@ -265,4 +278,6 @@ class RouterInfo:
         """Wrong answers that a dollar is worth to the router: by its target, otherwise by its cost."""
         if self.target is not None:
             return self.target.t
-        return None if self.cost is None else self.cost.price_weight
+        if self.cost is not None:
+            return self.cost.price_weight
+        return None

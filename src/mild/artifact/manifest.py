@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mild.artifact.schemas import Rule, check_values, digest, rule, text
+from mild.artifact.rules import Rule, check_values, digest, json_object, rule, text
 from mild.errors import ArtifactError, counted
 
 FORMAT = "mild-router"
@@ -20,15 +20,15 @@ TENSORS_FILE = "tensors.safetensors"
 
 
 def _has_keys(value: Any, *keys: str) -> bool:
+    """Whether a value is an object with these keys and no others."""
     return isinstance(value, dict) and set(value) == set(keys)
 
 
-is_object = rule("be an object", lambda value: isinstance(value, dict))
 is_count = rule("be a positive integer", lambda value: type(value) is int and value >= 1)
 # ``estimator`` and ``notes`` are information only. The lists of names are checked with their lengths.
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("format", "mild_version", "created", "kind", "text.kind"), text),
-    **dict.fromkeys(("settings", "tensors", "text.settings"), is_object),
+    **dict.fromkeys(("settings", "tensors", "text.settings"), json_object),
     **dict.fromkeys(("n_features", "n_experts", "data.rows"), is_count),
     **dict.fromkeys(("sha256", "data.fingerprint"), digest),
     "estimator": rule(
@@ -76,11 +76,11 @@ def read_manifest(content: str) -> dict[str, Any]:
         raise ArtifactError(f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {version}.")
     _check(fields)
     for name in ("data", "text"):
-        _check({f"{name}.{key}": value for key, value in (fields[name] or {}).items()})
-    for what, count in (("expert_names", "n_experts"), ("feature_names", "n_features")):
-        problem = names_problem(what, fields[what], fields[count])
-        if problem is not None and (what == "expert_names" or fields[what] is not None):
-            raise ArtifactError(problem)
+        if fields[name]:
+            _check({f"{name}.{key}": value for key, value in fields[name].items()})
+    _check_names("expert_names", fields["expert_names"], fields["n_experts"])
+    if fields["feature_names"] is not None:
+        _check_names("feature_names", fields["feature_names"], fields["n_features"])
     return {"format": FORMAT, "schema_version": version, **fields}
 
 
@@ -105,34 +105,52 @@ def refuse_old_folder(folder: Path, remedy: str = TRAIN_AGAIN) -> None:
         refuse_old_router(fields, remedy)
 
 
-def _check(values: dict[str, Any]) -> None:
-    check_values("%s", values, {name: RULES[name] for name in values if name in RULES}, {})
+def _check(values: Mapping[str, Any]) -> None:
+    """Refuse values that break their rules."""
+    rules = {name: RULES[name] for name in values if name in RULES}
+    check_values("%s", values, rules, {})
 
 
-def names_problem(what: str, names: object, count: int) -> str | None:
+def _check_names(key: str, names: object, count: int) -> None:
+    """Refuse a list of names that is not ``count`` different texts."""
+    problem = names_problem(key, names, count)
+    if problem is not None:
+        raise ArtifactError(problem)
+
+
+def names_problem(key: str, names: object, count: int) -> str | None:
     """Why a list of names is refused, as a sentence; None if it is not."""
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        return f"{what} must be a list of non-empty strings; got {names!r}."
+        return f"{key} must be a list of non-empty strings; got {names!r}."
     if len(names) != count:
-        return f"{what} must have {counted(count, 'name')}, one each; got {len(names)}."
-    twice = [name for i, name in enumerate(names) if name in names[:i]]
-    return f"{what} must differ from each other; {twice[0]!r} appears twice." if twice else None
+        return f"{key} must have {counted(count, 'name')}, one each; got {len(names)}."
+    seen = set()
+    for name in names:
+        if name in seen:
+            return f"{key} must differ from each other; {name!r} appears twice."
+        seen.add(name)
+    return None
+
+
+def _refuse_constant(constant: str) -> Any:
+    """Refuse NaN and infinities, which Python's JSON reader would take."""
+    raise ArtifactError(f"{MANIFEST_FILE} must hold finite numbers; got {constant}.")
+
+
+def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in JSON; one with a key twice is refused."""
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ArtifactError(f"{MANIFEST_FILE} has a key twice in one object.")
+    return content
 
 
 def _parse(text: str) -> dict[str, Any]:
-    def refuse_constant(constant: str) -> Any:
-        raise ArtifactError(f"{MANIFEST_FILE} must hold finite numbers; got {constant}.")
-
-    def refuse_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        content = dict(pairs)
-        if len(content) != len(pairs):
-            raise ArtifactError(f"{MANIFEST_FILE} has a key twice in one object.")
-        return content
-
+    """The object in the text of ``router.json``."""
     if not text.strip():
         raise ArtifactError(f"{MANIFEST_FILE} is empty.")
     try:
-        content = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=refuse_twice)
+        content = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object_of)
     except ArtifactError:
         raise
     except (ValueError, RecursionError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mild.artifact.content import read_parts
+from mild.artifact.content import read_router
 from mild.artifact.router import Router
 from mild.artifact.versions import read_versions
 from mild.errors import ArtifactError, check_arguments
@@ -20,17 +20,20 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
 
     Parameters
     ----------
-    folder : folder of the router
-    version : version of a router with several; None for the one that serves
+    folder : str or path
+        Folder of the router.
+    version : int, default=None
+        Version of a router with several; None for the one that serves.
 
     Returns
     -------
     Router
+        The router, as it was saved.
 
     Raises
     ------
     ArtifactError
-        files are missing or damaged, the schema is newer, tensors do not fit, or there is a pickle
+        Files are missing or damaged, the schema is newer, tensors do not fit, or there is a pickle.
 
     Examples
     --------
@@ -40,14 +43,16 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
     >>> loaded.route(["Who wrote Emma?"])
     ['large']
     """
-    return Router(**read_parts(folder, version))
+    return read_router(folder, version, Router)
 
 
 def load_candidate(folder: str | os.PathLike[str]) -> Router | None:
     """The version that has learned and is not yet proven; None if there is none that can be read."""
     try:
         candidate = read_versions(folder).candidate
-        return None if candidate is None else load(folder, candidate)
+        if candidate is None:
+            return None
+        return load(folder, candidate)
     except ArtifactError:
         # It may just have been replaced, and nothing depends on it.
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from html import escape
 from itertools import islice
 from numbers import Integral
@@ -13,10 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mild.artifact.card import model_card
-from mild.artifact.content import read_parts
+from mild.artifact.content import read_router
 from mild.artifact.estimates import Estimates, chances, possible_costs
 from mild.artifact.expert_names import match_values
 from mild.artifact.explanation import Explanation, drawn_part, explain
@@ -25,11 +24,12 @@ from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
 from mild.artifact.hub import check_repository, find_folder, push_folder
 from mild.artifact.info import CostInfo, RouterInfo
-from mild.artifact.novelty import Novelty
+from mild.artifact.inputs import as_texts, check_finite, checked_inputs
+from mild.artifact.parts import RouterParts
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, first_columns, invalid
 from mild.core.costs import best_first
-from mild.errors import UnsupportedError, check_arguments, check_option, counted, listed
+from mild.errors import UnsupportedError, check_arguments, check_option, listed
 from mild.features import TextFeatures
 from mild.features.base import check_text, is_table
 from mild.policies import (
@@ -43,35 +43,51 @@ from mild.policies import (
     mix_of,
 )
 from mild.policies.base import blocks
-from mild.policies.mix import needs_text
 
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
 
 
 class NextStep(NamedTuple):
-    """What a cascade does next: it asks experts, or it accepts an answer."""
+    """What a cascade does next: it asks experts, or it accepts an answer.
 
-    ask: tuple[str, ...]  # experts to ask at the same time; none if an answer is accepted
-    accepted: str | None = None  # the expert whose answer is accepted
-    probability: float | None = None  # that it is right, as the router estimates
+    Attributes
+    ----------
+    ask : tuple of str
+        Experts to ask at the same time; empty if an answer is accepted.
+    accepted : str or None
+        The expert whose answer is accepted.
+    probability : float or None
+        Estimated probability that the accepted answer is right.
+    """
+
+    ask: tuple[str, ...]
+    accepted: str | None = None
+    probability: float | None = None
 
 
 @dataclass(eq=False, repr=False)
-class Router:
+class Router(RouterParts):
     """A policy with the names of its experts, its text features and what is known about it.
 
     Attributes
     ----------
-    policy : decides for vectors
-    expert_names : names, in the order of the indices that ``predict`` gives
-    feature_names : names of the columns that the router was fitted on; None if they had none
-    info : what is recorded about the router: cost, data, target, calibration, versions
-    text : fitted text features; None if the router was fitted on numbers
-    query_hashes : (n,) ascending hashes of the training queries; None if they were not saved
-    novelty : distances to the training inputs; None if they are not recorded
-    calibration : slopes and offsets (n_experts,) of calibrated costs that do not decide; None if there
-        are none
+    policy : Policy
+        What decides for vectors.
+    expert_names : list of str
+        Names of the experts, in the order of the indices that ``predict`` gives.
+    feature_names : list of str or None
+        Names of the columns that the router was fitted on; None if they had none.
+    info : RouterInfo
+        What is recorded about the router: cost, data, target, calibration, versions.
+    text : TextFeatures or None
+        Fitted text features; None if the router was fitted on numbers.
+    query_hashes : ndarray of shape (n_queries,) or None
+        Ascending hashes of the training queries; None if they were not saved.
+    novelty : Novelty or None
+        Distances to the training inputs; None if they are not recorded.
+    calibration : tuple of ndarray or None
+        Slopes and offsets (n_experts,) of calibrated costs that do not decide; None if there are none.
 
     Examples
     --------
@@ -86,23 +102,17 @@ class Router:
     ['small']
     """
 
-    policy: Policy
-    expert_names: list[str]
-    feature_names: list[str] | None = None
-    info: RouterInfo = field(default_factory=RouterInfo)
-    text: TextFeatures | None = None
-    query_hashes: NDArray[np.uint64] | None = None
-    novelty: Novelty | None = None
-    calibration: tuple[FloatArray, FloatArray] | None = None
-
     def __post_init__(self) -> None:
         self.expert_names = list(self.expert_names)
-        self.feature_names = None if self.feature_names is None else list(self.feature_names)
+        if self.feature_names is not None:
+            self.feature_names = list(self.feature_names)
         if self.mix is not None and self.text is not None and self.text.kind == "vectors":
             raise UnsupportedError(
                 "a mix is drawn by the text of a query, and this router reads vectors; give it one policy.",
                 parameter="policy",
             )
+
+    # What the router is.
 
     @property
     def n_features(self) -> int:
@@ -117,8 +127,9 @@ class Router:
     @property
     def margins(self) -> list[float] | None:
         """Margins of the policy that decides; None if it has none."""
-        margins = self.policy.margins
-        return None if margins is None else [float(margin) for margin in margins]
+        if self.policy.margins is None:
+            return None
+        return [float(margin) for margin in self.policy.margins]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -133,42 +144,33 @@ class Router:
         >>> Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"]).facts
         {'kind': 'constant', 'features': '1, unnamed'}
         """
-        text = None if self.text is None else self.text.kind
-        return router_facts(
-            self.policy, self.expert_names, self.feature_names, self.info, text, self.novelty
-        )
+        return router_facts(self)
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild explain DIR --json`` prints about the router.
 
         Returns
         -------
-        dict, JSON-ready
+        dict
+            JSON-ready values; None for what is not known.
 
         Examples
         --------
         >>> router.as_dict()["experts"]
         ['large', 'small']
         """
-        info, names, ranks = self.info, self.expert_names, self.policy.ranks
-        ordered_names = names
-        if ranks is not None:
-            ordered_names = [names[k] for k in best_first(ranks)]
-        steps = None
-        if self.cascade is not None and self.mix is None:
-            steps = _named_steps(self.cascade.cascades[0], names)
+        info = self.info
         return {
             "kind": self.policy.kind,
             "parts": self.policy.parts,
-            "experts": names,
-            "best_first": ordered_names,
-            "steps": steps,
-            "mix": None if self.mix is None else _described_mix(self.mix, names),
+            "experts": self.expert_names,
+            "best_first": self._names_best_first(),
+            **self._described_steps(),
             "margins": self.margins,
             "settings": self.settings,
             "estimator": info.estimator and info.estimator.as_dict(),
             "n_features": self.n_features,
-            "text": None if self.text is None else self.text.kind,
+            "text": self.text and self.text.kind,
             "notes": info.notes,
             "feature_names": self.feature_names,
             "data": info.data and info.data.as_dict(),
@@ -178,6 +180,26 @@ class Router:
             "schema_version": info.schema_version,
             "version": info.version,
         }
+
+    def _names_best_first(self) -> list[str]:
+        """Names of the experts, the best one first, if their ranks are known."""
+        ranks = self.policy.ranks
+        if ranks is None:
+            return self.expert_names
+        return self._names_of(best_first(ranks))
+
+    def _names_of(self, experts: Iterable[int]) -> list[str]:
+        """Names of experts, by index."""
+        return [self.expert_names[expert] for expert in experts]
+
+    def _described_steps(self) -> dict[str, Any]:
+        """The steps of a cascade and the settings of a mix, JSON-ready; None where there are none."""
+        if self.mix is not None:
+            return {"steps": None, "mix": _described_mix(self.mix, self.expert_names)}
+        if self.cascade is not None:
+            steps = _named_steps(self.cascade.cascades[0], self.expert_names)
+            return {"steps": steps, "mix": None}
+        return {"steps": None, "mix": None}
 
     @property
     def cascade(self) -> CascadePolicy | MixPolicy | None:
@@ -197,16 +219,23 @@ class Router:
         """The policy, if it decides some queries by one setting and the others by another one."""
         return mix_of(self.policy)
 
+    @property
+    def has_prices(self) -> bool:
+        """Whether errors and prices are separate, so that prices can be changed without a refit."""
+        return self.policy.has_prices
+
     def for_text(self, text: str) -> Router:
         """The router that decides a text: itself, or of a mix the setting that is drawn for the text.
 
         Parameters
         ----------
-        text : the query
+        text : str
+            The query.
 
         Returns
         -------
-        Router without a mix
+        Router
+            A router without a mix.
 
         Examples
         --------
@@ -225,18 +254,28 @@ class Router:
         info = replace(self.info, target=None, verdict=None)
         return replace(self, policy=self.cascade.direct, info=info)
 
+    # Steps of a cascade.
+
     def next(self, query: Any, answers: Mapping[str, Any]) -> NextStep:
-        """What a cascade does with a query after some answers, by expert.
+        """What a cascade does with a query after some answers.
 
         Parameters
         ----------
-        query : text, or vector for a router that was fitted on vectors or numbers
-        answers : the answers so far: texts, tool calls as JSON, ``mild.core.answers.Answer`` with a
-            log-probability, or None for an expert that failed
+        query : str or array-like of shape (n_features,)
+            A text, or a vector for a router that was fitted on vectors or numbers.
+        answers : dict
+            The answers so far, by expert: texts, tool calls as JSON, ``mild.core.answers.Answer`` with a
+            log-probability, or None for an expert that failed.
 
         Returns
         -------
-        NextStep: the experts to ask, or the answer that is accepted
+        NextStep
+            The experts to ask, or the answer that is accepted.
+
+        Raises
+        ------
+        UnsupportedError
+            The router is not a cascade.
 
         Examples
         --------
@@ -254,16 +293,19 @@ class Router:
         >>> router.next([1.0], {"small": "4", "medium": "5"}).ask
         ('large',)
         """
-        given, names = self._by_index(answers), self.expert_names
+        answers_by_index = self._by_index(answers)
         router = self.for_text(query)
         assert router.cascade is not None
         (cascade,) = router.cascade.cascades
-        X = router.features([query]) if self.text is not None else self._check_inputs([query])
-        self._check_finite(X, 0)
-        found = cascade.next(X[0], given)
-        if isinstance(found, Ask):
-            return NextStep(tuple(names[k] for k in found.experts))
-        return NextStep((), names[found.expert], found.probability)
+        if self.text is not None:
+            X = router.features([query])
+        else:
+            X = checked_inputs([query], self)
+        check_finite(X, 0, self.feature_names)
+        outcome = cascade.next(X[0], answers_by_index)
+        if isinstance(outcome, Ask):
+            return NextStep(tuple(self._names_of(outcome.experts)))
+        return NextStep((), self.expert_names[outcome.expert], outcome.probability)
 
     def _by_index(self, answers: Mapping[str, Any]) -> dict[int, Any]:
         """Answers for the cascade, by the index of the expert."""
@@ -276,17 +318,17 @@ class Router:
         return {names.index(name): answer for name, answer in answers.items()}
 
     def first_steps(self, X: Any) -> list[list[str]] | None:
-        """Experts that a cascade asks first, at the same time, for each row of X; None for other routers.
-
-        ``predict`` gives the first of them.
+        """Experts that a cascade asks first, at the same time; ``predict`` gives the first of them.
 
         Parameters
         ----------
-        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs; for texts, what ``features`` gives.
 
         Returns
         -------
-        list of names for each row; None if the router is not a cascade
+        list of list of str, or None
+            Names for each row; None if the router is not a cascade.
 
         Examples
         --------
@@ -295,24 +337,23 @@ class Router:
         """
         if self.cascade is None:
             return None
-        steps = self.cascade.first_asked(self._check_inputs(X))
-        return [[self.expert_names[k] for k in step] for step in steps]
+        steps = self.cascade.first_asked(checked_inputs(X, self))
+        return [self._names_of(experts) for experts in steps]
 
-    @property
-    def has_prices(self) -> bool:
-        """Whether errors and prices are separate, so that prices can be changed without a refit."""
-        return self.policy.has_prices
+    # Decisions for features.
 
     def predict(self, X: Any) -> IntArray:
-        """Index of the chosen expert for each row of X (n_samples, n_features).
+        """Choose an expert for each input.
 
         Parameters
         ----------
-        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs; for texts, what ``features`` gives.
 
         Returns
         -------
-        (n_samples,) array of indices of ``expert_names``
+        ndarray of shape (n_samples,)
+            Indices into ``expert_names``.
 
         Examples
         --------
@@ -321,18 +362,20 @@ class Router:
         >>> router.predict([[-3.0], [2.0]])
         array([0, 1])
         """
-        return self.policy.predict_checked(self._check_inputs(X), self._check_finite)
+        return self.policy.predict_checked(checked_inputs(X, self), self._check_finite)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Estimate (n_samples, n_experts) of each expert's share of the expected reward.
+        """Estimate each expert's share of the expected reward.
 
         Parameters
         ----------
-        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs; for texts, what ``features`` gives.
 
         Returns
         -------
-        (n_samples, n_experts) array; rows sum to 1
+        ndarray of shape (n_samples, n_experts)
+            Shares; each row sums to 1.
 
         Examples
         --------
@@ -342,18 +385,20 @@ class Router:
         array([[0.25, 0.75],
                [0.5 , 0.5 ]])
         """
-        return self._collect("predict_proba", X)
+        return self._in_blocks(self.policy.predict_proba, X)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores (n_samples, n_experts), larger is better.
+        """Score each expert; the expert of the largest score is chosen.
 
         Parameters
         ----------
-        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs; for texts, what ``features`` gives.
 
         Returns
         -------
-        (n_samples, n_experts) array
+        ndarray of shape (n_samples, n_experts)
+            Scores, larger is better.
 
         Examples
         --------
@@ -361,20 +406,23 @@ class Router:
         >>> router.decision_function(X).argmax(axis=1)
         array([1, 0])
         """
-        return self._collect("decision_function", X)
+        return self._in_blocks(self.policy.decision_function, X)
 
     def expected_costs(self, X: Any) -> FloatArray:
-        """Expected cost (n_samples, n_experts) of each expert, if the router has learned it.
+        """Estimate what each expert costs, if the router has learned it.
 
-        It is the number that ``explain``, ``mild route`` and the gateway show: within the possible range.
+        These are the numbers that ``explain``, ``mild route`` and the gateway show: they are within the
+        possible range.
 
         Parameters
         ----------
-        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs; for texts, what ``features`` gives.
 
         Returns
         -------
-        (n_samples, n_experts) array, in the units of the cost that the router was fitted with
+        ndarray of shape (n_samples, n_experts)
+            Costs, in the units of the cost that the router was fitted with.
 
         Examples
         --------
@@ -383,25 +431,31 @@ class Router:
         >>> router.expected_costs([[3.0]])
         array([[3., 1.]])
         """
-        return self._collect("expected_costs", X)
+
+        def costs_of(block: Any) -> FloatArray:
+            return self._possible(block, self.policy.expected_costs(block))
+
+        return self._in_blocks(costs_of, X)
 
     def decide(self, X: Any) -> Decisions:
-        """Choice, probabilities and expected costs of each row of X, in one pass.
+        """Choose experts, and estimate shares and costs, in one pass.
 
         Parameters
         ----------
-        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs; for texts, what ``features`` gives.
 
         Returns
         -------
-        Decisions, with ``chosen``, ``probabilities`` and ``costs`` (None if unknown)
+        Decisions
+            It has ``chosen``, ``probabilities`` and ``costs``, which is None if unknown.
 
         Examples
         --------
         >>> router.decide(router.features(["What is 3 + 3?", "Who wrote Emma?"])).chosen
         array([1, 0])
         """
-        inputs = self._check_inputs(X)
+        inputs = checked_inputs(X, self)
         self._check_finite(inputs, 0)
         return self.decide_features(inputs)
 
@@ -410,11 +464,13 @@ class Router:
 
         Parameters
         ----------
-        X : (n_samples, n_features) float array that ``features`` gave
+        X : ndarray of shape (n_samples, n_features)
+            What ``features`` gave.
 
         Returns
         -------
         Decisions
+            As of ``decide``.
 
         Examples
         --------
@@ -422,21 +478,23 @@ class Router:
         >>> router.decide_features(X).chosen
         array([1, 0])
         """
-        found = self.policy.decide(X)
-        if found.costs is None:
-            return found
-        return replace(found, costs=self._possible(X, found.costs))
+        decisions = self.policy.decide(X)
+        if decisions.costs is None:
+            return decisions
+        return replace(decisions, costs=self._possible(X, decisions.costs))
 
     def decide_one(self, x: FloatArray) -> int:
-        """Expert for one float vector (n_features,). Nothing is checked: this is the fast path.
+        """Choose an expert for one vector. Nothing is checked: this is the fast path.
 
         Parameters
         ----------
-        x : (n_features,) float array
+        x : ndarray of shape (n_features,)
+            Floats.
 
         Returns
         -------
-        index of ``expert_names``
+        int
+            Index into ``expert_names``.
 
         Examples
         --------
@@ -446,16 +504,35 @@ class Router:
         """
         return self.policy.decide_one(x)
 
+    def _in_blocks(self, decide: Callable[[Any], FloatArray], X: Any) -> FloatArray:
+        """Check and decide block by block, so that a block stays in cache."""
+        inputs = checked_inputs(X, self)
+        results = []
+        for rows in blocks(inputs) or [slice(0, 0)]:
+            block = inputs[rows]
+            self._check_finite(block, rows.start)
+            results.append(decide(block))
+        if len(results) == 1:
+            return results[0]
+        return np.concatenate(results)
+
+    def _check_finite(self, block: Any, first_row: int) -> None:
+        check_finite(block, first_row, self.feature_names)
+
+    # Decisions for texts.
+
     def decide_text(self, text: str) -> int:
-        """Expert for one text: the fast path.
+        """Choose an expert for one text: the fast path.
 
         Parameters
         ----------
-        text : the query
+        text : str
+            The query.
 
         Returns
         -------
-        index of ``expert_names``
+        int
+            Index into ``expert_names``.
 
         Examples
         --------
@@ -469,18 +546,20 @@ class Router:
 
         Parameters
         ----------
-        text : the query
+        text : str
+            The query.
 
         Returns
         -------
-        (n_features,) float array; with the draw behind the features for a router with a mix
+        ndarray of shape (n_features,)
+            Features; for a router with a mix, with the draw of the text behind them.
 
         Examples
         --------
         >>> router.features_one("Who wrote Emma?").shape == (router.n_features,)
         True
         """
-        x = self._text_step().transform_one(text)
+        x = self._text_features().transform_one(text)
         if self.mix is None:
             return x
         return self.mix.with_draws(x[None], [text])[0]
@@ -493,11 +572,13 @@ class Router:
 
         Parameters
         ----------
-        X : (n_samples, n_features) array, perhaps with a column of draws
+        X : ndarray of shape (n_samples, n_features) or (n_samples, n_features + 1)
+            Features, perhaps with a column of draws.
 
         Returns
         -------
-        X, or X without the draws
+        ndarray
+            X, or X without the draws.
 
         Examples
         --------
@@ -508,106 +589,127 @@ class Router:
         return first_columns(X, self.policy.n_columns)
 
     def features(self, texts: Iterable[str]) -> FloatArray:
-        """Features (n_texts, n_features) of texts, for the methods that take X.
+        """Features of texts, for the methods that take X.
 
         Parameters
         ----------
-        texts : list, Series, column of a table, or generator of texts
+        texts : iterable of str
+            A list, Series, column of a table, or generator of texts.
 
         Returns
         -------
-        (n_texts, n_features) float array; for a router with a mix, with the draws of the texts as one more
-        column
+        ndarray of shape (n_texts, n_features)
+            Features; for a router with a mix, with the draws of the texts as one more column.
 
         Examples
         --------
         >>> router.features(["What is 3 + 3?", "Who wrote Emma?"]).shape == (2, router.n_features)
         True
         """
-        step = self._text_step()
+        features = self._text_features()
         if self.mix is None:
-            return step.vectorize(_as_texts(texts))
-        if isinstance(texts, (str, bytes)) or is_table(texts) or not isinstance(texts, Iterable):
-            return step.vectorize(texts)  # refuses it
-        known = list(_as_texts(texts))
-        return self.mix.with_draws(step.vectorize(known), known)
+            return features.vectorize(as_texts(texts))
+        if not _is_list_of_texts(texts):
+            return features.vectorize(texts)  # refuses it
+        text_list = list(as_texts(texts))
+        return self.mix.with_draws(features.vectorize(text_list), text_list)
+
+    def _text_features(self) -> TextFeatures:
+        """The text features; a router without them is refused."""
+        if self.text is None:
+            raise UnsupportedError(
+                "this router was fitted on numbers and has no step from texts to features; use "
+                "predict(X), or save it with mild.save(router, folder, text=features)."
+            )
+        return self.text
 
     def predict_texts(self, texts: Iterable[str]) -> IntArray:
-        """Index of the chosen expert for each text.
+        """Choose an expert for each text.
 
         Texts are read block by block, so a generator of any length takes constant memory.
 
         Parameters
         ----------
-        texts : list, Series, column of a table, or generator of texts
+        texts : iterable of str
+            A list, Series, column of a table, or generator of texts.
 
         Returns
         -------
-        (n_texts,) array of indices of ``expert_names``
+        ndarray of shape (n_texts,)
+            Indices into ``expert_names``.
 
         Examples
         --------
         >>> router.predict_texts(["What is 3 + 3?", "Who wrote Emma?"])
         array([1, 0])
         """
-        self._text_step()  # a router without one says so here
-        if isinstance(texts, (str, bytes)) or is_table(texts) or not isinstance(texts, Iterable):
+        self._text_features()  # a router without them says so here
+        if not _is_list_of_texts(texts):
             return self.predict(self.features(texts))  # refuses it, unless it is for vectors
-        rest, chosen = iter(_as_texts(texts)), [np.empty(0, np.intp)]
-        while block := list(islice(rest, TEXT_BLOCK)):
+        remaining = iter(as_texts(texts))
+        chosen = [np.empty(0, np.intp)]
+        while block := list(islice(remaining, TEXT_BLOCK)):
             chosen.append(self.predict(self.features(block)))
         return np.concatenate(chosen)
 
     def route(self, texts: Iterable[str]) -> list[str]:
-        """Name of the chosen expert for each text.
+        """Name the expert that is chosen for each text.
 
         Parameters
         ----------
-        texts : list, Series, column of a table, or generator of texts
+        texts : iterable of str
+            A list, Series, column of a table, or generator of texts.
 
         Returns
         -------
-        list of names
+        list of str
+            Names of experts.
 
         Examples
         --------
         >>> router.route(["What is 3 + 3?", "Who wrote Emma?"])
         ['small', 'large']
         """
-        return [self.expert_names[k] for k in self.predict_texts(texts).tolist()]
+        return self._names_of(self.predict_texts(texts).tolist())
+
+    # Tables of decisions.
 
     def route_table(self, texts: Any) -> Any:
         """Expert, probabilities and, if known, expected costs for each text, as a table.
 
-        It is a frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
-        index is kept), else a dict of columns: ``expert``, ``p__<name>`` and ``expected_cost__<name>``.
-        For a cascade, ``first_step`` lists the experts that are asked first, and ``expert`` is one of them.
+        Its columns are ``expert``, ``p__<name>`` and ``expected_cost__<name>``. For a cascade,
+        ``first_step`` lists the experts that are asked first, and ``expert`` is one of them.
 
         Parameters
         ----------
-        texts : list of texts, or a column of a table
+        texts : list of str, or column of a table
+            The queries.
 
         Returns
         -------
-        frame, or dict of columns
+        frame or dict
+            A frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
+            index is kept), else a dict of columns.
 
         Examples
         --------
         >>> router.route_table(["What is 3 + 3?", "Who wrote Emma?"])["expert"]
         ['small', 'large']
         """
-        return self._table(self.features(texts), like=texts)
+        return self._decision_table(self.features(texts), like=texts)
 
     def predict_table(self, X: Any) -> Any:
-        """``route_table`` for a router that was fitted on numbers, of each row of X.
+        """``route_table`` for a router that was fitted on numbers.
 
         Parameters
         ----------
-        X : (n_samples, n_features) array, or frame
+        X : array-like or frame of shape (n_samples, n_features)
+            Inputs.
 
         Returns
         -------
-        frame, or dict of columns
+        frame or dict
+            As of ``route_table``, with a row for each row of X.
 
         Examples
         --------
@@ -616,40 +718,49 @@ class Router:
         >>> router.predict_table([[3.0]])["expected_cost__a"]
         [3.0]
         """
-        return self._table(X, like=X)
+        return self._decision_table(X, like=X)
 
-    def _table(self, X: Any, like: Any) -> Any:
-        found, first, names = self.decide(X), self.first_steps(X), self.expert_names
-        columns: dict[str, Any] = {"expert": [names[k] for k in found.chosen.tolist()]}
-        if first is not None:
-            columns["first_step"] = first
-        for prefix, values in {"p__": found.probabilities, "expected_cost__": found.costs}.items():
-            if values is not None:
-                columns |= {
-                    f"{prefix}{name}": values[:, k].tolist() for k, name in enumerate(names)
-                }
+    def _decision_table(self, X: Any, like: Any) -> Any:
+        """Decisions as a table of the library that ``like`` is of."""
+        decisions = self.decide(X)
+        first_steps = self.first_steps(X)
+        columns: dict[str, Any] = {"expert": self._names_of(decisions.chosen.tolist())}
+        if first_steps is not None:
+            columns["first_step"] = first_steps
+        for expert, name in enumerate(self.expert_names):
+            columns[f"p__{name}"] = decisions.probabilities[:, expert].tolist()
+        if decisions.costs is not None:
+            for expert, name in enumerate(self.expert_names):
+                columns[f"expected_cost__{name}"] = decisions.costs[:, expert].tolist()
         frame = as_frame(columns, like=like)
         if hasattr(frame, "iloc") and hasattr(like, "index"):
             frame.index = like.index
         return frame
 
+    # Explanations and estimates.
+
     def explain(
         self, text: Any, most: int = 12, answers: Mapping[str, Any] | None = None
     ) -> Explanation:
-        """The decision on a text, or a vector, and at most ``most`` pieces of evidence for it.
+        """Explain the decision on a text, or a vector.
 
-        With ``answers``, by expert and as in ``next``, it is the path of a cascade: what was asked, what
-        was accepted, and why. Without them, it is the first step and which agreement would be accepted.
+        For a cascade, the explanation follows the path of the query if ``answers`` are given: which experts
+        were asked, which answer was accepted, and why. Without them it shows the first step, and which
+        agreement would be accepted.
 
         Parameters
         ----------
-        text : the query; a vector for a router that was fitted on vectors
-        most : number of pieces of evidence at most
-        answers : answers so far, by expert, for a cascade
+        text : str or array-like of shape (n_features,)
+            The query; a vector for a router that was fitted on vectors.
+        most : int, default=12
+            Largest number of pieces of evidence.
+        answers : dict, default=None
+            The answers that a cascade has received so far, by expert, as in ``next``.
 
         Returns
         -------
-        Explanation; its ``repr`` is a sentence
+        Explanation
+            The figures and the evidence; its ``repr`` puts them in sentences.
 
         Examples
         --------
@@ -662,13 +773,23 @@ class Router:
                 "give its choices for a table."
             )
         if self.mix is not None:
-            found = self.for_text(text).explain(text, most, answers)
-            return replace(found, mix=drawn_part(self.mix, text, self.expert_names))
-        trusted = self.estimate([text])
-        graded = self.info.table is not None and bool(self.info.table.graded)
-        given = None if answers is None else self._by_index(answers)
-        names = self.expert_names
-        return explain(self.policy, self.text, names, text, trusted, most, graded, given)
+            # A mix draws one of two settings for each text: explain the one that is drawn for this text.
+            explanation = self.for_text(text).explain(text, most, answers)
+            return replace(explanation, mix=drawn_part(self.mix, text, self.expert_names))
+        answers_by_index = None
+        if answers is not None:
+            answers_by_index = self._by_index(answers)
+        is_graded = self.info.table is not None and bool(self.info.table.graded)
+        return explain(
+            self.policy,
+            self.text,
+            self.expert_names,
+            text,
+            self.estimate([text]),
+            max_evidence=most,
+            graded=is_graded,
+            answers=answers_by_index,
+        )
 
     def estimate(self, texts: Sequence[Any]) -> Estimates:
         """What can be expected of the experts on texts, or vectors, and how far it can be trusted.
@@ -677,36 +798,43 @@ class Router:
 
         Parameters
         ----------
-        texts : list of texts, or of vectors
+        texts : list of str, or array-like of shape (n_samples, n_features)
+            Texts, or vectors for a router that was fitted on vectors.
 
         Returns
         -------
-        Estimates, with ``costs``, ``right``, ``novelty`` and ``novel``; None where unknown
+        Estimates
+            It has ``costs``, ``right``, ``novelty`` and ``novel``; None where unknown.
 
         Examples
         --------
         >>> router.estimate(["Who wrote Emma?"]).costs.round(1)
         array([[0.1, 1. ]], dtype=float32)
         """
-        step, X, known = self._text_step(), self.features(texts), self.novelty
-        costs = trusted = self.decide_features(X).costs
-        policy, calibrated = self.direct.policy, None
+        features = self._text_features()
+        X = self.features(texts)
+        costs = self.decide_features(X).costs
+        policy = self.direct.policy
         inputs = first_columns(X, policy.n_columns)
+        calibrated = None
+        best_costs = costs
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
-            calibrated = trusted = self._possible(X, policy.expected_costs(inputs), policy)
-        right = chances(policy, inputs, trusted, self.expert_names, self._terms)
-        if known is None:
+            calibrated = self._possible(X, policy.expected_costs(inputs), policy)
+            best_costs = calibrated
+        right = chances(policy, inputs, best_costs, self.expert_names, self._terms)
+        if self.novelty is None:
             return Estimates(costs, calibrated, right, None, None)
         # Few routers need the shares, which take a second pass over the texts.
-        known_inputs = first_columns(X, self.n_features)
-        scores = known.scores(known_inputs, step.unseen_shares(texts))
-        novel = known.is_novel(scores)
+        unseen_shares = features.unseen_shares(texts)
+        scores = self.novelty.scores(first_columns(X, self.n_features), unseen_shares)
+        novel = self.novelty.is_novel(scores)
         if right is not None:
             right[novel] = np.nan
-        return Estimates(costs, calibrated, right, known.shares(scores), novel)
+        return Estimates(costs, calibrated, right, self.novelty.shares(scores), novel)
 
     def _possible(self, X: Any, costs: FloatArray, policy: Policy | None = None) -> FloatArray:
+        """Expected costs within their possible range, by default of the policy that decides."""
         deciding = policy or self.direct.policy
         inputs = first_columns(X, deciding.n_columns)
         return possible_costs(deciding, inputs, costs, self.expert_names, self._terms)
@@ -714,7 +842,8 @@ class Router:
     @property
     def _terms(self) -> CostInfo | None:
         """Terms of the expected costs. They are errors where a target is met by one expert for all."""
-        cost, target = self.info.cost, self.info.target
+        cost = self.info.cost
+        target = self.info.target
         if cost is None or target is None or target.expert is None:
             return cost
         return replace(cost, beta=None, price_weight=None, latency_weight=None)
@@ -722,16 +851,22 @@ class Router:
     def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
         """Whether each text is farther from the training texts than 99 % of held-out ones were.
 
-        ``X`` are the features of the texts, if they are known.
-
         Parameters
         ----------
-        texts : list of texts
-        X : features of the texts, if they are known
+        texts : list of str
+            The queries.
+        X : ndarray of shape (n_texts, n_features), default=None
+            Features of the texts, if they are known.
 
         Returns
         -------
-        (n_texts,) array of truth values
+        ndarray of bool of shape (n_texts,)
+            Whether each text is novel.
+
+        Raises
+        ------
+        UnsupportedError
+            The router does not record how far inputs are from its training inputs.
 
         Examples
         --------
@@ -744,20 +879,28 @@ class Router:
                 "from a table of outcomes (mild fit, mild tune).",
                 parameter="on_novel",
             )
-        step = self._text_step()
-        inputs = step.vectorize(texts) if X is None else first_columns(X, self.n_features)
-        return self.novelty.is_novel(self.novelty.scores(inputs, step.unseen_shares(texts)))
+        features = self._text_features()
+        if X is None:
+            inputs = features.vectorize(texts)
+        else:
+            inputs = first_columns(X, self.n_features)
+        scores = self.novelty.scores(inputs, features.unseen_shares(texts))
+        return self.novelty.is_novel(scores)
+
+    # Related routers: fewer experts, other prices, another target.
 
     def without(self, expert: int | str) -> Router:
-        """The router without one expert, given by index or name.
+        """The router without one expert.
 
         Parameters
         ----------
-        expert : name or index of the expert
+        expert : int or str
+            Index or name of the expert.
 
         Returns
         -------
         Router
+            A router of the other experts.
 
         Examples
         --------
@@ -766,30 +909,41 @@ class Router:
         >>> router.without("b")
         Router(constant, 1 features, experts a, c)
         """
-        if not isinstance(expert, Integral) and expert not in self.expert_names:
+        if isinstance(expert, Integral):
+            index = int(expert)
+        elif expert in self.expert_names:
+            index = self.expert_names.index(expert)
+        else:
             raise invalid(
                 "expert", f"must be one of {', '.join(self.expert_names)}; got {expert!r}."
             )
-        index = self.expert_names.index(expert) if isinstance(expert, str) else int(expert)
         policy = self.policy.without(index)
-        left = self._with_experts(np.delete(np.arange(self.policy.n_experts), index), policy)
+        others = np.delete(np.arange(self.policy.n_experts), index)
         # Target and verdict are those of all experts. One that is met by always asking one of them
         # says how its costs are meant, too, and stays.
         target = self.info.target
-        kept = target if target is not None and target.expert is not None else None
-        info = replace(self.info, target=kept, verdict=None)
-        name = self.expert_names[index]
-        return replace(left, info=info.without_frontier(f"with expert {name}"))
+        if target is not None and target.expert is None:
+            target = None
+        info = replace(self.info, target=target, verdict=None)
+        info = info.without_frontier(f"with expert {self.expert_names[index]}")
+        return replace(self._with_experts(others, policy), info=info)
 
     def _with_experts(self, experts: IntArray, policy: Policy) -> Router:
         """The router with a policy of these experts, by index."""
-        novelty, pair = self.novelty, self.calibration
+        novelty = self.novelty
         if novelty is not None:
             novelty = novelty.with_experts(experts)
-        if pair is not None:
-            pair = pair[0][experts], pair[1][experts]
-        names = [self.expert_names[expert] for expert in experts]
-        return replace(self, policy=policy, expert_names=names, novelty=novelty, calibration=pair)
+        calibration = self.calibration
+        if calibration is not None:
+            slopes, offsets = calibration
+            calibration = (slopes[experts], offsets[experts])
+        return replace(
+            self,
+            policy=policy,
+            expert_names=self._names_of(experts),
+            novelty=novelty,
+            calibration=calibration,
+        )
 
     def with_prices(
         self,
@@ -800,21 +954,24 @@ class Router:
     ) -> Router:
         """The router under new prices, if it has separate heads for errors and prices.
 
-        A mix of two settings is dropped, because its share was chosen for the old prices;
-        ``info.dropped_mix`` says which it was.
-
-        ``info.cost`` is then the new cost, by which ``mild.evaluate`` judges the router.
+        ``info.cost`` is then the new cost, by which ``mild.evaluate`` judges the router. A mix of two
+        settings is dropped, because its share was chosen for the old prices; ``info.dropped_mix`` says
+        which it was.
 
         Parameters
         ----------
-        betas : prices in wrong answers, by name or short name of every expert; or a sequence of them, in
-            the order of the experts. They replace all prices
-        price_weight : wrong answers that one unit of the price head is worth, usually a dollar
-        in_dollars : whether a new weight is refused where prices are not recorded as dollars
+        betas : dict or sequence of float, default=None
+            Prices in wrong answers, by name or short name of every expert, or in the order of the
+            experts. They replace all prices.
+        price_weight : float, default=None
+            Wrong answers that one unit of the price head is worth, usually a dollar.
+        in_dollars : bool, default=False
+            Whether a new weight is refused where prices are not recorded as dollars.
 
         Returns
         -------
         Router
+            The router under the new prices.
 
         Examples
         --------
@@ -835,37 +992,42 @@ class Router:
                     "cannot be changed after fitting together with beta: new betas replace all prices. "
                     "Give one of them.",
                 )
-            named = match_values(betas, self.expert_names)
-            if self.has_prices:
-                self._check_complete(named)
-            betas = [named.get(name, 0.0) for name in self.expert_names]
+            betas = self._betas_in_order(betas)
         if price_weight is None:
             price_weight = 1.0
         elif betas is None and self.has_prices and (in_dollars or self.info.cost is not None):
             self._check_dollars()
         policy = self.policy.with_prices(betas, price_weight)
-        # The calibration is that of the policy that decided before, and so are target and verdict.
-        kept = self.calibration if policy.parts == self.policy.parts else None
+        calibration = self.calibration
+        if policy.parts != self.policy.parts:
+            # It is that of the policy that decided before.
+            calibration = None
         info = self._info_at_prices(betas, price_weight)
-        if self.mix is not None:
-            info = replace(info, dropped_mix=mix_words(self.mix, self.expert_names))
-        return replace(self, policy=policy, calibration=kept, info=info)
+        return replace(self, policy=policy, calibration=calibration, info=info)
 
-    def _check_complete(self, betas: Mapping[str, float]) -> None:
-        """Refuse prices that leave an expert out."""
-        missing = [name for name in self.expert_names if name not in betas]
-        if missing:
-            verb = "has" if len(missing) == 1 else "have"
+    def _betas_in_order(self, betas: Mapping[str, float]) -> list[float]:
+        """Prices by name in the order of the experts; those that leave an expert out are refused."""
+        beta_of = match_values(betas, self.expert_names)
+        missing = [name for name in self.expert_names if name not in beta_of]
+        # A router without separate prices refuses any, and says why.
+        if missing and self.has_prices:
+            verb = "have"
+            if len(missing) == 1:
+                verb = "has"
             raise invalid(
                 "betas",
                 "must name every expert, because they replace all prices; "
                 f"{listed(missing, 6)} {verb} none. Give 0 for an expert that costs nothing.",
             )
+        return [beta_of.get(name, 0.0) for name in self.expert_names]
 
     def _info_at_prices(self, betas: Sequence[float] | None, price_weight: float) -> RouterInfo:
         """What is known about the router under new prices."""
+        # Target and verdict are those of the old prices.
         info = replace(self.info, target=None, verdict=None, shares=None)
         info = info.without_frontier("for other prices")
+        if self.mix is not None:
+            info = replace(info, dropped_mix=mix_words(self.mix, self.expert_names))
         if betas is None:
             cost = CostInfo.of_dollars(float(price_weight))
         else:
@@ -881,10 +1043,11 @@ class Router:
     def _check_dollars(self) -> None:
         """Refuse another price weight unless prices are recorded as dollars."""
         cost = self.info.cost
-        weighed = cost is not None and bool(cost.price_weight)
         # A price head in dollars can be weighed even if the router was fitted for accuracy only.
-        dollars = weighed or self.info.price_head == "dollars"
-        if (cost is not None and cost.has_other_prices) or not dollars:
+        are_dollars = self.info.price_head == "dollars"
+        if cost is not None and cost.price_weight:
+            are_dollars = True
+        if (cost is not None and cost.has_other_prices) or not are_dollars:
             raise invalid(
                 "price_weight",
                 "can be changed after fitting only if dollars are the only price that the router was "
@@ -901,12 +1064,22 @@ class Router:
 
         Parameters
         ----------
-        target : ``mild.artifact.targets.Target``, instead of named targets
-        wanted : targets by name, such as ``max_dollars=2``
+        target : Target, default=None
+            The targets, instead of named ones.
+        **wanted : float
+            Targets by name, such as ``max_dollars=2``.
 
         Returns
         -------
         Router
+            The router at the setting; ``info.target`` says what is expected of it.
+
+        Raises
+        ------
+        UnsupportedError
+            The router has no record of its settings.
+        InvalidInputError
+            No setting meets the target.
 
         Examples
         --------
@@ -917,31 +1090,37 @@ class Router:
         """
         for name in wanted:
             check_option("target", name, [field.name for field in fields(Target)])
-        asked = Target(**wanted) if target is None else target
-        if not isinstance(asked, Target):
-            raise invalid("target", f"must be named, such as max_dollars=2; got {asked!r}.")
+        if target is None:
+            target = Target(**wanted)
+        if not isinstance(target, Target):
+            raise invalid("target", f"must be named, such as max_dollars=2; got {target!r}.")
         if self.info.dropped_frontier is not None:
             raise UnsupportedError(
                 "this router cannot be set to a target: its settings were recorded "
                 f"{self.info.dropped_frontier}. Use the router that tune saved.",
                 parameter="target",
             )
-        policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
+        policy, target_info = at_target(self.policy, self.info, self.expert_names, target)
         # Calibration and verdict are those of the router as it was saved.
-        info = replace(self.info, target=solved, verdict=None)
+        info = replace(self.info, target=target_info, verdict=None)
         return replace(self, policy=policy, calibration=None, info=info)
+
+    # Folders and repositories.
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write the router to a folder, as JSON and safetensors; ``mild.load`` reads it.
 
         Parameters
         ----------
-        folder : folder to write
-        overwrite : whether a router that is there is replaced
+        folder : str or path
+            Folder to write.
+        overwrite : bool, default=False
+            Whether a router that is there is replaced.
 
         Returns
         -------
-        path of the folder
+        Path
+            The folder.
 
         Examples
         --------
@@ -952,19 +1131,22 @@ class Router:
         ...     sorted(file.name for file in router.save(parent + "/router").iterdir())
         ['router.json', 'tensors.safetensors']
         """
-        return self._write(folder, overwrite)
+        return write_folder(folder, self, overwrite)
 
     def card(self, license: str | None = None, source: str = "owner/name") -> str:
         """The model card, as Markdown: what is known about the router, and what is not.
 
         Parameters
         ----------
-        license : identifier of a licence on the Hub, such as "apache-2.0"; None if it is not known
-        source : the folder or repository that the card's example loads
+        license : str, default=None
+            Identifier of a licence on the Hub, such as "apache-2.0"; None if it is not known.
+        source : str, default="owner/name"
+            The folder or repository that the card's example loads.
 
         Returns
         -------
-        text in Markdown
+        str
+            Text in Markdown.
 
         Examples
         --------
@@ -973,17 +1155,7 @@ class Router:
         >>> router.card(license="mit").splitlines()[1:3]
         ['library_name: mild', 'license: mit']
         """
-        known = self.query_hashes
-        return model_card(
-            self.policy,
-            self.expert_names,
-            self.info,
-            self.facts,
-            None if self.text is None else self.text.outside_model,
-            0 if known is None else len(known),
-            license,
-            source,
-        )
+        return model_card(self, self.facts, license, source)
 
     def save_pretrained(
         self, folder: str | os.PathLike[str], overwrite: bool = False, license: str | None = None
@@ -992,13 +1164,17 @@ class Router:
 
         Parameters
         ----------
-        folder : folder to write
-        overwrite : whether a router that is there is replaced
-        license : identifier of a licence on the Hub, such as "apache-2.0", for the card
+        folder : str or path
+            Folder to write.
+        overwrite : bool, default=False
+            Whether a router that is there is replaced.
+        license : str, default=None
+            Identifier of a licence on the Hub, such as "apache-2.0", for the card.
 
         Returns
         -------
-        path of the folder
+        Path
+            The folder.
 
         Examples
         --------
@@ -1009,8 +1185,11 @@ class Router:
         ...     Router.from_pretrained(router.save_pretrained(parent + "/router"))
         Router(constant, 1 features, experts small, large)
         """
-        source = os.fspath(folder) if isinstance(folder, (str, os.PathLike)) else ""
-        return self._write(folder, overwrite, self.card(license, Path(source).resolve().name))
+        source = ""
+        if isinstance(folder, (str, os.PathLike)):
+            source = os.fspath(folder)
+        card = self.card(license, Path(source).resolve().name)
+        return write_folder(folder, self, overwrite, card)
 
     @classmethod
     @check_arguments
@@ -1030,15 +1209,21 @@ class Router:
 
         Parameters
         ----------
-        path_or_repo : folder, or repository such as "owner/name"
-        revision : branch, tag or commit of the repository; None for its main branch
-        token : of the Hub; None for the one of ``hf auth login``, False for none
-        cache_dir : where downloads are kept; None for the cache of huggingface_hub
-        local_files_only : whether only the cache is read
+        path_or_repo : str or path
+            Folder, or repository such as "owner/name".
+        revision : str, default=None
+            Branch, tag or commit of the repository; None for its main branch.
+        token : str or bool, default=None
+            Token of the Hub; None for the one of ``hf auth login``, False for none.
+        cache_dir : str or path, default=None
+            Where downloads are kept; None for the cache of huggingface_hub.
+        local_files_only : bool, default=False
+            Whether only the cache is read.
 
         Returns
         -------
         Router
+            The router, as ``mild.load`` reads it.
 
         Examples
         --------
@@ -1048,8 +1233,8 @@ class Router:
         >>> loaded.route(["Who wrote Emma?"])
         ['large']
         """
-        place = find_folder(path_or_repo, revision, token, cache_dir, local_files_only)
-        return cls(**read_parts(place))
+        folder = find_folder(path_or_repo, revision, token, cache_dir, local_files_only)
+        return read_router(folder, None, cls)
 
     def push_to_hub(
         self,
@@ -1069,16 +1254,23 @@ class Router:
 
         Parameters
         ----------
-        repo_id : such as "owner/name"; it is created if there is none
-        private : whether it is private if it is created; None for the default of the account
-        token : of the Hub; None for the one of ``hf auth login``
-        revision : branch, which is created if there is none; None for the main branch
-        commit_message : of the commit
-        license : identifier of a licence on the Hub, for the card
+        repo_id : str
+            Name such as "owner/name"; the repository is created if there is none.
+        private : bool, default=None
+            Whether the repository is private if it is created; None for the default of the account.
+        token : str or bool, default=None
+            Token of the Hub; None for the one of ``hf auth login``.
+        revision : str, default=None
+            Branch, which is created if there is none; None for the main branch.
+        commit_message : str, default="Upload a router"
+            Message of the commit.
+        license : str, default=None
+            Identifier of a licence on the Hub, for the card.
 
         Returns
         -------
-        Address of the commit
+        str
+            Address of the commit.
 
         Examples
         --------
@@ -1094,115 +1286,39 @@ class Router:
             raise invalid("commit_message", f"must be a text; got {commit_message!r}.")
         card = self.card(license, repo_id)
         with TemporaryDirectory() as parent:
-            folder = self._write(Path(parent) / "router", False, card, portable=True)
+            folder = write_folder(
+                Path(parent) / "router", self, overwrite=False, card=card, portable=True
+            )
             return push_folder(folder, repo_id, private, token, revision, commit_message)
 
-    def _write(
-        self,
-        folder: str | os.PathLike[str],
-        overwrite: bool,
-        card: str | None = None,
-        portable: bool = False,
-    ) -> Path:
-        return write_folder(
-            folder,
-            overwrite,
-            self.policy,
-            self.expert_names,
-            self.feature_names,
-            self.info,
-            self.text,
-            self.query_hashes,
-            self.novelty,
-            self.calibration,
-            card,
-            portable,
-        )
+    # What people see.
 
     def __repr__(self) -> str:
-        source = "" if self.text is None else f"{self.text.kind} "
+        kind_of_features = ""
+        if self.text is not None:
+            kind_of_features = f"{self.text.kind} "
         return (
-            f"Router({self.policy.kind}, {self.n_features} {source}features, "
+            f"Router({self.policy.kind}, {self.n_features} {kind_of_features}features, "
             f"experts {', '.join(self.expert_names)})"
         )
 
     def _repr_html_(self) -> str:
         """The facts as a table for notebooks."""
-        facts = {"experts": ", ".join(self.expert_names), **self.facts}
-        rows = [
-            f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>"
-            for name, fact in facts.items()
-        ]
+        rows = []
+        for name, fact in {"experts": ", ".join(self.expert_names), **self.facts}.items():
+            rows.append(f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>")
         return f"<table><caption>Router</caption>{''.join(rows)}</table>"
 
-    def _text_step(self) -> TextFeatures:
-        if self.text is None:
-            raise UnsupportedError(
-                "this router was fitted on numbers and has no step from texts to features; use "
-                "predict(X), or save it with mild.save(router, folder, text=features)."
-            )
-        return self.text
 
-    def _collect(self, method: str, X: Any) -> Any:
-        """Check and decide block by block, so that a block stays in cache."""
-        inputs = self._check_inputs(X)
-        decide = getattr(self.policy, method)
-        parts = []
-        for rows in blocks(inputs) or [slice(0, 0)]:
-            part = inputs[rows]
-            self._check_finite(part, rows.start)
-            found = decide(part)
-            parts.append(self._possible(part, found) if method == "expected_costs" else found)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _check_inputs(self, X: Any) -> Any:
-        """X as a float array or CSR matrix of the right width; float32 stays float32."""
-        columns = getattr(X, "columns", None)
-        if columns is not None and self.feature_names is not None:
-            names = zip(self.feature_names, map(str, columns), strict=False)
-            for i, (name, got) in enumerate(names):
-                if name != got:
-                    rule = "must have the columns that the router was fitted with, in that order"
-                    raise invalid("X", f"{rule}; column {i} must be {name!r}, got {got!r}.")
-        inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
-        if inputs.dtype.kind not in "fiubO":
-            example = "" if inputs.size == 0 else f" such as {np.ravel(inputs)[0]!r}"
-            remedy = "" if self.text is None else " For texts use route or predict_texts."
-            raise invalid("X", f"must hold numbers; got {inputs.dtype}{example}.{remedy}")
-        if inputs.ndim != 2:
-            got = f"{counted(inputs.ndim, 'dimension')}, shape {inputs.shape}"
-            rule = f"must have shape (n_samples, n_features) = (n_samples, {self.n_features})"
-            raise invalid("X", f"{rule}; got {got}. For one input use X.reshape(1, -1).")
-        if inputs.shape[1] != self.policy.n_columns:
-            if self.mix is not None and inputs.shape[1] == self.n_features:
-                raise needs_text()
-            rule = f"must have {counted(self.n_features, 'feature')}, as many as the router was fitted with"
-            raise invalid("X", f"{rule}; got {inputs.shape[1]}.")
-        if inputs.dtype not in (np.float32, np.float64):
-            try:
-                inputs = inputs.astype(np.float64)
-            except (TypeError, ValueError) as error:
-                raise invalid("X", f"must hold numbers; got {error}.") from error
-        return inputs
-
-    def _check_finite(self, part: Any, first_row: int) -> None:
-        values = part.data if hasattr(part, "tocsr") else part
-        # Faster than isfinite: a sum of squares is finite only if every number is.
-        with np.errstate(over="ignore", invalid="ignore"):
-            flat = values.ravel(order="K")
-            if np.isfinite(np.dot(flat, flat)):
-                return
-        if np.isfinite(values).all():
-            return
-        dense = part.toarray() if hasattr(part, "tocsr") else part
-        row, column = np.argwhere(~np.isfinite(dense))[0]
-        name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        got = f"X[{first_row + row}, {column}] = {dense[row, column]}{name}"
-        raise invalid("X", f"must be finite; got {got}.")
+def _is_list_of_texts(texts: object) -> bool:
+    """Whether something may be a list, a column or a generator of texts."""
+    if isinstance(texts, (str, bytes)) or is_table(texts):
+        return False
+    return isinstance(texts, Iterable)
 
 
 def _named_steps(cascade: CascadePolicy, names: Sequence[str]) -> list[list[str]]:
-    return [[names[k] for k in step] for step in cascade.steps]
+    return [[names[expert] for expert in experts] for experts in cascade.steps]
 
 
 def _described_mix(mix: MixPolicy, names: Sequence[str]) -> dict[str, Any]:
@@ -1215,12 +1331,6 @@ def _described_mix(mix: MixPolicy, names: Sequence[str]) -> dict[str, Any]:
     if mix.cascades:
         described["steps"] = [_named_steps(cascade, names) for cascade in mix.cascades]
     return described
-
-
-def _as_texts(texts: Any) -> Any:
-    """A column of pyarrow as a list; other texts, and tables, as they are."""
-    to_list = hasattr(texts, "to_pylist") and not is_table(texts)
-    return texts.to_pylist() if to_list else texts
 
 
 def in_order_of(router: Router, expert_names: Sequence[str]) -> Router:

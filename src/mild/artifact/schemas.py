@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.artifact.rules import (
+    MAX_ASKED,
+    Rule,
+    amount,
+    amount_or_null,
+    check_names,
+    check_values,
+    choice,
+    class_labels,
+    different_options,
+    digest,
+    finite,
+    flag,
+    integer,
+    is_path,
+    json_object,
+    named_expert,
+    part_list,
+    probability,
+    rule,
+    salt,
+    share,
+    steps,
+    surrogate,
+    text_or_null,
+    width,
+)
 from mild.core.answers import KINDS, SIGNALS
 from mild.core.decisions import DECISIONS
 from mild.errors import ArtifactError, counted
@@ -18,9 +44,8 @@ from mild.features import CombinedFeatures, OnnxFeatures
 from mild.features.encoder import POOLINGS
 from mild.features.hashing import VERSION
 from mild.features.terms import NUMBER_NAMES
-from mild.policies import POLICIES
+from mild.policies import POLICIES, READINGS
 from mild.policies.cascade import answer_groups
-from mild.policies.mix import LONGEST_SALT
 
 # Prefix of the text features' tensors among those of the router.
 TEXT_PREFIX = "text."
@@ -31,206 +56,214 @@ CALIBRATION_PREFIX = "calibration."
 HASHES_TENSOR = "query_hashes"
 # Policies may contain policies; mild writes none that is nested deeper than this.
 MAX_DEPTH = 7
-# Below this a float holds every integer exactly.
-LARGEST = 2**53
-# Experts of a cascade, and patterns in its table of agreement: more would make a decision slow.
-MAX_ASKED, MAX_PATTERNS = 64, 1 << 20
+# Patterns in the table of agreement of a cascade: more would make a decision slow.
+MAX_PATTERNS = 1 << 20
 # Sums of scores may exceed counts by rounding.
 ROUNDING = 1e-6
-SURROGATE_FORMS = ("comp_sum", "pairwise", "hinge")
+# Types of tensors of policies, and of text features, which state theirs.
+POLICY_DTYPES = ("float32", "float64")
+TEXT_DTYPES = ("float32", "float16", "int32", "int8", "uint8")
 
-# Value and known sizes -> what the value must be, or None if it is.
-Rule = Callable[[Any, dict[str, int]], str | None]
-
-
-def rule(words: str, test: Callable[[Any], bool]) -> Rule:
-    """A rule that does not depend on sizes."""
-    return lambda value, sizes: None if test(value) else words
+Tensors = Mapping[str, NDArray[Any]]
 
 
-def integer(low: int, high: int = LARGEST - 1) -> Rule:
-    interval = f"[{low}, 2**53)" if high == LARGEST - 1 else f"[{low}, {high}]"
-    return rule(f"be an integer in {interval}", lambda v: type(v) is int and low <= v <= high)
+@dataclass(frozen=True)
+class TensorRule:
+    """What a tensor must be.
 
+    It is written as its dimensions, which are names of sizes and numbers, and then what it is besides: its
+    dtype ("float32" or "float64" where none is given), "optional", "positive", "not negative", "may be
+    NaN", "not empty" or "ranks", which are each number from 0 on once.
 
-def choice(allowed: Collection[str]) -> Rule:
-    return rule(f"be one of {', '.join(allowed)}", lambda value: value in tuple(allowed))
+    >>> TensorRule.of("n_experts 3, float32, positive").problem(np.ones((2, 3), np.float32), {})
+    >>> TensorRule.of("n_experts 3").problem(np.ones((2, 4)), {})
+    'have shape (n_experts = 2, 3); got (2, 4)'
+    """
 
+    dimensions: Sequence[str]
+    dtypes: Sequence[str]
+    properties: Sequence[str]
 
-def is_amount(value: object) -> bool:
-    """Finite and not negative; an integer only if a float holds it exactly."""
-    if type(value) is int:
-        return 0 <= value < LARGEST
-    return type(value) is float and value >= 0 and math.isfinite(value)
+    @classmethod
+    def of(cls, description: str) -> TensorRule:
+        """The rule of a description."""
+        shape, *properties = description.split(", ")
+        dtypes = [word for word in properties if word in TEXT_DTYPES]
+        return cls(shape.split(), dtypes or POLICY_DTYPES, properties)
 
+    @property
+    def is_optional(self) -> bool:
+        """Whether the tensor may be missing."""
+        return "optional" in self.properties
 
-def is_path(value: object) -> bool:
-    return isinstance(value, str) and "\0" not in value
+    def problem(self, array: NDArray[Any], sizes: dict[str, int]) -> str | None:
+        """What a tensor must be and is not, or None; sizes that are not known yet are added."""
+        if array.dtype.name not in self.dtypes:
+            return f"be {' or '.join(self.dtypes)}; got {array.dtype}"
+        if not self._fits(array.shape, sizes):
+            return f"have shape ({self._shape_words(sizes)}); got {array.shape}"
+        if array.dtype.kind == "f":
+            index = self._index_not_finite(array)
+            if index is not None:
+                return f"be finite; got {array[index]} at {index}"
+        if "positive" in self.properties and not (array > self._least_positive).all():
+            return f"be positive; got {array.min():g}"
+        if "not negative" in self.properties and not (array >= 0).all():
+            return f"be non-negative; got {array.min():g}"
+        if "ranks" in self.properties and sorted(array.tolist()) != list(range(len(array))):
+            return f"have every rank from 0 on once; got {array.tolist()}"
+        if "not empty" in self.properties and len(array) == 0:
+            return "have at least one row; got none"
+        return None
 
+    def _fits(self, shape: Sequence[int], sizes: dict[str, int]) -> bool:
+        """Whether a shape is that of the rule; sizes that are not known yet are added."""
+        if len(shape) != len(self.dimensions):
+            return False
+        for dimension, length in zip(self.dimensions, shape, strict=True):
+            if dimension.isdigit():
+                expected_length = int(dimension)
+            else:
+                expected_length = sizes.setdefault(dimension, length)
+            if length != expected_length:
+                return False
+        return True
 
-def are_integers(values: object) -> bool:
-    return isinstance(values, list) and all(type(value) is int for value in values)
+    def _shape_words(self, sizes: Mapping[str, int]) -> str:
+        """The shape with the sizes that are known, such as "n_experts = 2, 3"."""
+        words = []
+        for dimension in self.dimensions:
+            if dimension.isdigit():
+                words.append(dimension)
+            else:
+                words.append(f"{dimension} = {sizes.get(dimension, '?')}")
+        return ", ".join(words)
 
-
-def surrogate(value: Any, sizes: dict[str, int]) -> str | None:
-    if not isinstance(value, list) or len(value) != 2:
-        return "be a form and a tau"
-    if value[0] not in SURROGATE_FORMS:
-        return f"be one of {', '.join(SURROGATE_FORMS)} and a tau"
-    return None if is_amount(value[1]) else "have a finite tau >= 0"
-
-
-def width(value: Any, sizes: dict[str, int]) -> str | None:
-    problem = integer(1)(value, sizes)
-    if problem is None and sizes.setdefault("n_features", value) != value:
-        problem = f"be {sizes['n_features']}"
-    return problem
-
-
-def named_expert(value: Any, sizes: dict[str, int]) -> str | None:
-    return None if value is None else integer(0, sizes.get("n_experts", LARGEST) - 1)(value, sizes)
-
-
-def steps(value: Any, sizes: dict[str, int]) -> str | None:
-    count = sizes.get("n_experts", LARGEST)
-    if isinstance(value, list) and value and all(are_integers(step) and step for step in value):
-        asked = [expert for step in value for expert in step]
-        known = min(asked) >= 0 and max(asked) < count
-        if known and len(set(asked)) == len(asked) <= MAX_ASKED:
+    def _index_not_finite(self, array: NDArray[Any]) -> tuple[int, ...] | None:
+        """Index of the first number that is not finite; NaN is passed over where it is allowed."""
+        if "may be NaN" in self.properties:
+            is_wrong = np.isinf(array)
+        else:
+            is_wrong = ~np.isfinite(array)
+        if not is_wrong.any():
             return None
-    return f"list steps of different experts in [0, {count - 1}], at most {MAX_ASKED} in all"
+        return tuple(int(index) for index in np.argwhere(is_wrong)[0])
 
-
-digest = rule(
-    "be 64 hexadecimal digits",
-    lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None,
-)
-flag = rule("be true or false", lambda value: type(value) is bool)
-amount = rule("be finite and non-negative", is_amount)
-amount_or_null = rule(
-    "be finite and non-negative, or null", lambda value: value is None or is_amount(value)
-)
-probability = rule("be a number in [0, 1]", lambda value: is_amount(value) and value <= 1)
-share = rule("be a number between 0 and 1", lambda value: is_amount(value) and 0 < value < 1)
-salt = rule(
-    f"be a string of at most {LONGEST_SALT} bytes",
-    lambda value: isinstance(value, str) and len(value.encode("utf-8", "replace")) <= LONGEST_SALT,
-)
-text = rule("be a string", lambda value: isinstance(value, str))
-text_or_null = rule("be a string or null", lambda value: value is None or isinstance(value, str))
-settings_object = rule("be an object", lambda value: isinstance(value, dict))
-is_part_list = rule(
-    "list routers, each with kind and settings",
-    lambda parts: (
-        isinstance(parts, list)
-        and all(isinstance(part, dict) and set(part) == {"kind", "settings"} for part in parts)
-    ),
-)
+    @property
+    def _least_positive(self) -> float:
+        """What a positive number must be above."""
+        if self.dtypes == POLICY_DTYPES:
+            return 0.0
+        # Of text features the inverse is taken, which is infinite below this number.
+        return float(np.finfo(np.float32).tiny / 4)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Rules of the settings and the tensors of one kind.
-
-    A tensor is described by its dimensions, names of sizes and numbers, and then by its dtype ("float32" or
-    "float64" where none is given), "optional", "positive", "not negative", "may be NaN", "not empty" or
-    "ranks", which are each number from 0 on once.
-    """
+    """Rules of the settings and the tensors of one kind."""
 
     settings: Mapping[str, Rule] = field(default_factory=dict)
-    # name -> description, or a function of the settings
+    # name -> description of a TensorRule, or a function of the settings that gives them
     tensors: Mapping[str, str] | Callable[[dict[str, Any]], Mapping[str, str]] = field(
         default_factory=dict
     )
-    parts: tuple[int, float] | None = None  # least and largest number of policies inside
+    # Least and largest number of policies inside; (0, 0) for a kind that has none.
+    n_parts: tuple[int, float] = (0, 0)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether there are policies inside."""
+        return self.n_parts != (0, 0)
 
     def check(
         self,
         settings: Mapping[str, Any],
-        tensors: Mapping[str, NDArray[Any]],
+        tensors: Tensors,
         sizes: dict[str, int],
         prefix: str,
         **own_sizes: int,
     ) -> None:
         """Refuse other settings and tensors; sizes of experts and features are added to ``sizes``."""
-        rules = {**self.settings, **({} if self.parts is None else {"parts": is_part_list})}
-        setting, tensor = f"setting {prefix}%s", f"tensor '{prefix}%s'"
+        rules = dict(self.settings)
+        if self.has_parts:
+            rules["parts"] = part_list
+        setting = f"setting {prefix}%s"
         check_names(setting, settings, rules, "is not known. A newer mild may know it")
         check_values(setting, settings, rules, sizes)
-        described = self.tensors(dict(settings)) if callable(self.tensors) else self.tensors
-        wanted = {k: v for k, v in described.items() if k in tensors or "optional" not in v}
-        check_names(tensor, tensors, wanted, "does not belong to a router of this kind")
-        known = {**sizes, **own_sizes}
-        for name, description in wanted.items():
-            problem = tensor_problem(tensors[name], description, known)
-            if problem is not None:
-                raise ArtifactError(f"{tensor % name} must {problem}.")
+        known_sizes = {**sizes, **own_sizes}
+        self._check_tensors(settings, tensors, known_sizes, f"tensor '{prefix}%s'")
         # Other sizes are its own, such as the widths of its layers.
-        sizes.update({key: known[key] for key in known if key in ("n_features", "n_experts")})
+        for name in ("n_features", "n_experts"):
+            if name in known_sizes:
+                sizes[name] = known_sizes[name]
+        # Some rules depend on sizes, which the tensors have made known.
         check_values(setting, settings, rules, sizes)
 
-
-def check_names(what: str, got: Mapping[str, Any], wanted: Mapping[str, Any], extra: str) -> None:
-    """Refuse missing names, and names that are too many."""
-    for name in sorted(set(wanted) - set(got)):
-        raise ArtifactError(f"{what % name} is missing.")
-    for name in sorted(set(got) - set(wanted)):
-        raise ArtifactError(f"{what % name} {extra}.")
-
-
-def check_values(
-    what: str, values: Mapping[str, Any], rules: Mapping[str, Rule], sizes: dict[str, int]
-) -> None:
-    """Refuse the first value that breaks its rule."""
-    for name, test in rules.items():
-        problem = test(values[name], sizes)
-        if problem is not None:
-            raise ArtifactError(f"{what % name} must {problem}; got {values[name]!r}.")
-
-
-def tensor_problem(array: NDArray[Any], description: str, sizes: dict[str, int]) -> str | None:
-    """What a tensor must be, or None if it is; sizes that are not known are added."""
-    shape, *words = description.split(", ")
-    dtypes = [word for word in words if word in TEXT_DTYPES] or ["float32", "float64"]
-    if array.dtype.name not in dtypes:
-        return f"be {' or '.join(dtypes)}; got {array.dtype}"
-    dimensions = shape.split()
-    fits = array.ndim == len(dimensions) and all(
-        length == (int(size) if size.isdigit() else sizes.setdefault(size, length))
-        for size, length in zip(dimensions, array.shape, strict=True)
-    )
-    if not fits:
-        shown = [d if d.isdigit() else f"{d} = {sizes.get(d, '?')}" for d in dimensions]
-        return f"have shape ({', '.join(shown)}); got {array.shape}"
-    if array.dtype.kind == "f":
-        bad = np.isinf(array) if "may be NaN" in words else ~np.isfinite(array)
-        if bad.any():
-            place = tuple(int(index) for index in np.argwhere(bad)[0])
-            return f"be finite; got {array[place]} at {place}"
-    # Of text features the inverse is taken, which is infinite below this number.
-    least = np.finfo(np.float32).tiny / 4 if len(dtypes) == 1 else 0.0
-    if "positive" in words and not (array > least).all():
-        return f"be positive; got {array.min():g}"
-    if "not negative" in words and not (array >= 0).all():
-        return f"be non-negative; got {array.min():g}"
-    if "ranks" in words and sorted(array.tolist()) != list(range(len(array))):
-        return f"have every rank from 0 on once; got {array.tolist()}"
-    return "have at least one row; got none" if "not empty" in words and not len(array) else None
+    def _check_tensors(
+        self, settings: Mapping[str, Any], tensors: Tensors, sizes: dict[str, int], template: str
+    ) -> None:
+        """Refuse other tensors; sizes that are not known yet are added."""
+        descriptions = self.tensors
+        if callable(descriptions):
+            descriptions = descriptions(dict(settings))
+        rules = {}
+        for name, description in descriptions.items():
+            tensor_rule = TensorRule.of(description)
+            if name in tensors or not tensor_rule.is_optional:
+                rules[name] = tensor_rule
+        check_names(template, tensors, rules, "does not belong to a router of this kind")
+        for name, tensor_rule in rules.items():
+            problem = tensor_rule.problem(tensors[name], sizes)
+            if problem is not None:
+                raise ArtifactError(f"{template % name} must {problem}.")
 
 
-def split(
-    tensors: Mapping[str, NDArray[Any]], prefix: str
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+def split(tensors: Tensors, prefix: str) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     """Tensors behind the prefix, without it, and the rest."""
-    size = len(prefix)
-    inner = {name[size:]: array for name, array in tensors.items() if name.startswith(prefix)}
-    return inner, {name: array for name, array in tensors.items() if not name.startswith(prefix)}
+    behind_prefix = {}
+    rest = {}
+    for name, array in tensors.items():
+        if name.startswith(prefix):
+            behind_prefix[name[len(prefix) :]] = array
+        else:
+            rest[name] = array
+    return behind_prefix, rest
+
+
+def with_prefix(tensors: Tensors, prefix: str) -> dict[str, NDArray[Any]]:
+    """Tensors under their names behind a prefix, as they are written."""
+    return {f"{prefix}{name}": np.ascontiguousarray(array) for name, array in tensors.items()}
+
+
+@dataclass(frozen=True)
+class PolicyPart:
+    """A policy inside a policy, as it was read."""
+
+    description: Any  # an object with "kind" and "settings", once the schema has been checked
+    tensors: Tensors
+    prefix: str  # of its settings and tensors, for messages
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return str(self.description["kind"])
+
+    @property
+    def settings(self) -> Any:
+        """Its settings."""
+        return self.description["settings"]
+
+    def check(self, sizes: dict[str, int], inside: object = None) -> None:
+        """Refuse it as ``check_policy`` does."""
+        check_policy(
+            self.description["kind"], self.settings, self.tensors, sizes, self.prefix, inside
+        )
 
 
 def check_policy(
     kind: object,
     settings: object,
-    tensors: Mapping[str, NDArray[Any]],
+    tensors: Tensors,
     sizes: dict[str, int],
     prefix: str = "",
     inside: object = None,
@@ -243,49 +276,94 @@ def check_policy(
     if prefix.count(".") > MAX_DEPTH:
         raise ArtifactError(f"routers may be nested {MAX_DEPTH} deep; got more at {prefix!r}.")
     schema = _schema("kind", kind, POLICY_SCHEMAS)
-    is_inside = kind == "mix" or (kind == "cascade" and inside not in ("mix", "tradeoff"))
-    if prefix and is_inside:
-        rule = f"must not be inside a router; got one at {prefix!r}"
-        raise ArtifactError(f"a {kind} {rule}.")
+    must_be_outermost = kind == "mix" or (kind == "cascade" and inside not in ("mix", "tradeoff"))
+    if must_be_outermost and prefix:
+        raise ArtifactError(f"a {kind} must not be inside a router; got one at {prefix!r}.")
     if not isinstance(settings, dict):
         raise ArtifactError(f"settings of a {kind} router must be an object; got {settings!r}.")
-    parts = settings.get("parts") if schema.parts else None
-    states = []
-    if isinstance(parts, list):
-        for number, part in enumerate(parts):
-            inner, tensors = split(tensors, f"{number}.")
-            states.append((part, inner, f"{prefix}{number}."))
-    if schema.parts and not schema.parts[0] <= len(states) <= schema.parts[1]:
-        least, most = schema.parts
-        count = ("at least " if most == math.inf else "") + counted(least, "router")
-        count += f" or {most:g}" if least < most < math.inf else ""
-        raise ArtifactError(f"setting {prefix}parts must list {count}; got {parts!r}.")
-    schema.check(settings, tensors, sizes, prefix, n_parts=len(states))
-    width = 0
-    for number, (part, inner, place) in enumerate(states):
-        if kind not in ("stack", "mixed"):
-            check_policy(part["kind"], part["settings"], inner, sizes, place, kind)
-        elif kind == "mixed" or number < len(states) - 1:
-            # The policies inside may know other experts.
-            own = {name: size for name, size in sizes.items() if name == "n_features"}
-            if kind == "mixed":
-                own["n_experts"] = tensors["coef"].shape[1]
-            check_policy(part["kind"], part["settings"], inner, own, place)
-            sizes["n_features"] = own["n_features"]
-            width += own["n_experts"]
-        else:
-            final = {**sizes, "n_features": width}
-            check_policy(part["kind"], part["settings"], inner, final, place)
-            sizes["n_experts"] = final["n_experts"]
+    parts: list[PolicyPart] = []
+    if schema.has_parts:
+        parts, tensors = _take_parts(settings, tensors, prefix)
+        _check_number_of_parts(schema, settings, len(parts), prefix)
+    schema.check(settings, tensors, sizes, prefix, n_parts=len(parts))
+    if kind == "stack":
+        _check_stack(parts, sizes)
+    elif kind == "mixed":
+        _check_mixed(parts, sizes, n_mixed=tensors["coef"].shape[1])
+    else:
+        for part in parts:
+            part.check(sizes, inside=kind)
     if kind == "cascade":
-        _check_cascade(settings, tensors, states[1:])
+        _check_cascade(settings, tensors, heads=parts[1:])
     if kind == "mix":
-        _check_mix(settings["parts"])
+        _check_mix(parts)
+    if kind == "deferral":
+        _check_deferral(settings, tensors)
 
 
-def _check_mix(parts: Sequence[Mapping[str, Any]]) -> None:
+def _take_parts(
+    settings: Mapping[str, Any], tensors: Tensors, prefix: str
+) -> tuple[list[PolicyPart], Tensors]:
+    """The policies inside, and the tensors that are not theirs."""
+    parts = []
+    descriptions = settings.get("parts")
+    if isinstance(descriptions, list):
+        for number, description in enumerate(descriptions):
+            part_tensors, tensors = split(tensors, f"{number}.")
+            parts.append(PolicyPart(description, part_tensors, f"{prefix}{number}."))
+    return parts, tensors
+
+
+def _check_number_of_parts(
+    schema: Schema, settings: Mapping[str, Any], n_parts: int, prefix: str
+) -> None:
+    """Refuse too few policies inside, and too many."""
+    low, high = schema.n_parts
+    if low <= n_parts <= high:
+        return
+    allowed = counted(low, "router")
+    if high == math.inf:
+        allowed = f"at least {allowed}"
+    elif high > low:
+        allowed = f"{allowed} or {high:g}"
+    raise ArtifactError(
+        f"setting {prefix}parts must list {allowed}; got {settings.get('parts')!r}."
+    )
+
+
+def _check_stack(parts: Sequence[PolicyPart], sizes: dict[str, int]) -> None:
+    """Refuse a stack of which a policy could not be built.
+
+    The last policy reads what the others give side by side, a column for each of their experts; it knows
+    the experts of the stack, and they may know others.
+    """
+    *first_parts, last_part = parts
+    n_columns = 0
+    for part in first_parts:
+        part_sizes = {}
+        if "n_features" in sizes:
+            part_sizes["n_features"] = sizes["n_features"]
+        part.check(part_sizes)
+        sizes["n_features"] = part_sizes["n_features"]
+        n_columns += part_sizes["n_experts"]
+    last_sizes = {**sizes, "n_features": n_columns}
+    last_part.check(last_sizes)
+    sizes["n_experts"] = last_sizes["n_experts"]
+
+
+def _check_mixed(parts: Sequence[PolicyPart], sizes: dict[str, int], n_mixed: int) -> None:
+    """Refuse a policy that could not be built and whose ``n_mixed`` experts would be mixed to others."""
+    for part in parts:
+        part_sizes = {"n_experts": n_mixed}
+        if "n_features" in sizes:
+            part_sizes["n_features"] = sizes["n_features"]
+        part.check(part_sizes)
+        sizes["n_features"] = part_sizes["n_features"]
+
+
+def _check_mix(parts: Sequence[PolicyPart]) -> None:
     """Refuse a mix of a cascade and something else, or of cascades that compare answers differently."""
-    answer_kinds = [part["settings"].get("answer_kind") for part in parts]
+    answer_kinds = [part.settings.get("answer_kind") for part in parts]
     if len(set(answer_kinds)) > 1:
         raise ArtifactError(
             "setting parts of a mix must be two cascades that compare answers alike, or two policies "
@@ -294,83 +372,117 @@ def _check_mix(parts: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_cascade(
-    settings: Mapping[str, Any],
-    tensors: Mapping[str, NDArray[Any]],
-    heads: Sequence[tuple[Any, Mapping[str, NDArray[Any]], str]],
+    settings: Mapping[str, Any], tensors: Tensors, heads: Sequence[PolicyPart]
 ) -> None:
     """Refuse a table of agreement that no rows have, and heads that cannot be used."""
-    groups, counts, sums, accuracy = (tensors[name] for name in AGREEMENT)
+    _check_agreement(tensors)
+    if settings["start_error"] is not None and not heads:
+        raise ArtifactError(
+            "setting start_error must be null, because there are no heads for errors."
+        )
+    for head in heads:
+        if not POLICIES[head.kind].from_state(head.settings, head.tensors).has_errors:
+            rule = f"must have a head for errors; got {head.kind!r}"
+            raise ArtifactError(f"router {head.prefix!r} {rule}.")
+
+
+def _check_agreement(tensors: Tensors) -> None:
+    """Refuse a table of agreement that no rows have."""
+    groups = tensors["groups"]
+    sums = tensors["sums"]
     if len(groups) > MAX_PATTERNS:
         rule = f"must have at most {MAX_PATTERNS:,} rows; got {len(groups):,}"
         raise ArtifactError(f"tensor 'groups' {rule}.")
     # Numbered from 1 as they appear; 0 for no answer, -1 for one whose score is unknown.
-    whole = np.clip(groups, -1, MAX_ASKED).astype(np.intp)
-    numbered = np.array_equal(groups, answer_groups(whole - 1))
-    different = len(np.unique(whole, axis=0)) == len(whole)
-    summed = (sums <= counts[:, None] * (1 + ROUNDING)).all()
-    mean, started = accuracy.max(), settings["start_error"] is not None
+    numbers = np.clip(groups, -1, MAX_ASKED).astype(np.intp)
+    if not np.array_equal(groups, answer_groups(numbers - 1)):
+        raise ArtifactError(
+            "tensor 'groups' must number the answers of each row from 1 as they appear."
+        )
+    if len(np.unique(numbers, axis=0)) < len(numbers):
+        raise ArtifactError("tensor 'groups' must have different rows; got one twice.")
+    if not (sums <= tensors["counts"][:, None] * (1 + ROUNDING)).all():
+        raise ArtifactError(f"tensor 'sums' must be at most the counts; got {sums.max():g}.")
+    highest_accuracy = tensors["accuracy"].max()
+    if highest_accuracy > 1 + ROUNDING:
+        raise ArtifactError(f"tensor 'accuracy' must be at most 1; got {highest_accuracy:g}.")
+
+
+def _check_deferral(settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse scores that are not those of the classes and of the options."""
+    n_classes = len(settings["classes"])
+    n_options = len(tensors["costs"])
+    n_outputs = n_classes + n_options - 1
+    n_margins = n_outputs
+    if settings["reading"] == "router":
+        n_outputs = n_classes + n_options
+        n_margins = n_options
+    last_bias = tensors[f"bias_{settings['layers'] - 1}"]
     rules = {
-        "tensor 'groups' must number the answers of each row from 1 as they appear": numbered,
-        "tensor 'groups' must have different rows; got one twice": different,
-        f"tensor 'sums' must be at most the counts; got {sums.max():g}": summed,
-        f"tensor 'accuracy' must be at most 1; got {mean:g}": mean <= 1 + ROUNDING,
-        "setting start_error must be null, because there are no heads for errors": heads
-        or not started,
+        f"the last layer must have {n_outputs} outputs": len(last_bias) == n_outputs,
+        f"tensor 'score_margins' must have {n_margins} entries": (
+            len(tensors["score_margins"]) == n_margins
+        ),
+        f"setting options must be less than {n_options}": max(settings["options"]) < n_options,
     }
     for words, holds in rules.items():
         if not holds:
             raise ArtifactError(f"{words}.")
-    for part, inner, place in heads:
-        if not POLICIES[part["kind"]].from_state(part["settings"], inner).has_errors:
-            rule = f"must have a head for errors; got {part['kind']!r}"
-            raise ArtifactError(f"router {place!r} {rule}.")
 
 
 def check_text(
     kind: object,
     settings: dict[str, Any],
-    tensors: Mapping[str, NDArray[Any]],
+    tensors: Tensors,
     n_features: int,
     prefix: str = TEXT_PREFIX,
 ) -> None:
     """Refuse a state from which text features of this kind and width could not be built."""
     schema = _schema("text.kind", kind, TEXT_SCHEMAS)
     if kind == CombinedFeatures.kind:
-        hashing, tensors = split(tensors, "hashing.")
-        encoder, tensors = split(tensors, "encoder.")
-        schema.check(settings, tensors, {}, prefix)
-        width = hashing["centre"].size if "centre" in hashing else n_features
-        check_text("hashing", settings["hashing"], hashing, width, f"{prefix}hashing.")
-        check_text("encoder", settings["encoder"], encoder, n_features - width, f"{prefix}encoder.")
+        _check_combined(schema, settings, tensors, n_features, prefix)
         return
-    numbers = len(NUMBER_NAMES)
-    if kind == "hashing" and n_features < numbers:
+    n_numbers = len(NUMBER_NAMES)
+    if kind == "hashing" and n_features < n_numbers:
         raise ArtifactError(
-            f"a router with hashing features must have at least {numbers} features; got {n_features}."
+            f"a router with hashing features must have at least {n_numbers} features; got {n_features}."
         )
     sizes = {"n_features": n_features}
-    schema.check(settings, tensors, sizes, prefix, n_projected=n_features - numbers)
-    if kind == "hashing":
-        terms, bits = tensors["terms"], settings["bits"]
-        inside = terms.size == 0 or (terms[0] >= 0 and terms[-1] < 1 << bits)
-        if not inside or not (terms[1:] > terms[:-1]).all():
-            raise ArtifactError(
-                f"tensor '{prefix}terms' must hold ascending buckets in [0, 2**{bits})."
-            )
+    schema.check(settings, tensors, sizes, prefix, n_projected=n_features - n_numbers)
+    if kind == "hashing" and not _are_buckets(tensors["terms"], settings["bits"]):
+        raise ArtifactError(
+            f"tensor '{prefix}terms' must hold ascending buckets in [0, 2**{settings['bits']})."
+        )
 
 
-def check_estimates(
-    novelty: Mapping[str, NDArray[Any]],
-    calibration: Mapping[str, NDArray[Any]],
-    sizes: Mapping[str, int],
+def _check_combined(
+    schema: Schema, settings: dict[str, Any], tensors: Tensors, n_features: int, prefix: str
 ) -> None:
+    """Refuse features of hashing and an encoder side by side that could not be built."""
+    hashing, rest = split(tensors, "hashing.")
+    encoder, rest = split(rest, "encoder.")
+    schema.check(settings, rest, {}, prefix)
+    n_hashed = n_features
+    if "centre" in hashing:
+        n_hashed = hashing["centre"].size
+    check_text("hashing", settings["hashing"], hashing, n_hashed, f"{prefix}hashing.")
+    check_text("encoder", settings["encoder"], encoder, n_features - n_hashed, f"{prefix}encoder.")
+
+
+def _are_buckets(terms: NDArray[Any], bits: int) -> bool:
+    """Whether terms are ascending and in [0, 2**bits)."""
+    if terms.size == 0:
+        return True
+    is_ascending = (terms[1:] > terms[:-1]).all()
+    return bool(is_ascending and terms[0] >= 0 and terms[-1] < 1 << bits)
+
+
+def check_estimates(novelty: Tensors, calibration: Tensors, sizes: Mapping[str, int]) -> None:
     """Refuse tensors of novelty and calibration that do not fit, where there are any."""
-    for tensors, described, prefix in (
-        (novelty, NOVELTY, NOVELTY_PREFIX),
-        (calibration, CALIBRATION, CALIBRATION_PREFIX),
-    ):
-        if tensors:
-            Schema({}, described).check({}, tensors, dict(sizes), prefix)
+    if novelty:
+        Schema({}, NOVELTY).check({}, novelty, dict(sizes), NOVELTY_PREFIX)
+    if calibration:
+        Schema({}, CALIBRATION).check({}, calibration, dict(sizes), CALIBRATION_PREFIX)
 
 
 def check_query_hashes(hashes: NDArray[Any] | None) -> NDArray[np.uint64] | None:
@@ -391,6 +503,7 @@ def described_tensor(array: NDArray[Any]) -> dict[str, Any]:
 
 
 def _schema(what: str, kind: object, schemas: Mapping[str, Schema]) -> Schema:
+    """The schema of a kind; an unknown kind is refused."""
     if not isinstance(kind, str) or kind not in schemas:
         known = ", ".join(sorted(schemas))
         raise ArtifactError(
@@ -399,24 +512,53 @@ def _schema(what: str, kind: object, schemas: Mapping[str, Schema]) -> Schema:
     return schemas[kind]
 
 
+# Tensors that depend on the settings.
+
+
 def _perceptron_tensors(settings: dict[str, Any]) -> dict[str, str]:
-    layers = settings["layers"]
-    widths = ["n_features", *(f"width_{layer}" for layer in range(layers - 1)), "n_experts"]
+    """A weight and a bias of each layer, and the margins."""
+    n_layers = settings["layers"]
+    widths = ["n_features"]
+    for layer in range(n_layers - 1):
+        widths.append(f"width_{layer}")
+    widths.append("n_experts")
     shapes = MARGINS | RANKS
-    for k in range(layers):
-        shapes |= {f"weight_{k}": f"{widths[k + 1]} {widths[k]}", f"bias_{k}": widths[k + 1]}
+    for layer in range(n_layers):
+        shapes[f"weight_{layer}"] = f"{widths[layer + 1]} {widths[layer]}"
+        shapes[f"bias_{layer}"] = widths[layer + 1]
+    return shapes
+
+
+def _deferral_tensors(settings: dict[str, Any]) -> dict[str, str]:
+    n_layers = settings["layers"]
+    widths = ["n_features"]
+    for layer in range(n_layers - 1):
+        widths.append(f"width_{layer}")
+    widths.append("n_outputs")
+    shapes = {"costs": "n_options, not negative, not empty", "score_margins": "n_margins, positive"}
+    for layer in range(n_layers):
+        shapes[f"weight_{layer}"] = f"{widths[layer + 1]} {widths[layer]}"
+        shapes[f"bias_{layer}"] = widths[layer + 1]
     return shapes
 
 
 def _agreement_tensors(settings: dict[str, Any]) -> dict[str, str]:
-    asked = sum(map(len, settings["steps"]))
-    shapes = {name: shape.format(asked) for name, shape in AGREEMENT.items()}
-    return shapes | {"gate": f"{len(SIGNALS) + 3}, optional"}
+    """The table of agreement of the experts that are asked, and the gate."""
+    n_asked = sum(len(step) for step in settings["steps"])
+    shapes = {name: shape.format(n_asked) for name, shape in AGREEMENT.items()}
+    shapes["gate"] = f"{len(SIGNALS) + 3}, optional"
+    return shapes
 
 
 def _static_tensors(settings: dict[str, Any]) -> dict[str, str]:
-    table = {"table": "n_tokens n_features, float16, not empty", "tokenizer": "n_bytes, uint8"}
-    return {**SCALED, **(table if settings["embedded"] else {})}
+    """The scale of the features, and the embeddings where they are kept with the router."""
+    if not settings["embedded"]:
+        return SCALED
+    return {
+        **SCALED,
+        "table": "n_tokens n_features, float16, not empty",
+        "tokenizer": "n_bytes, uint8",
+    }
 
 
 NOVELTY = {
@@ -466,32 +608,50 @@ POLICY_SCHEMAS = {
     "priced": Schema(
         dict.fromkeys(("price_weight", "error_scale"), amount)
         | {"kind_of_error": choice(("ridge", "logistic"))},
-        {f"{head}_{name}": LINEAR[name] for head in ("error", "price") for name in LINEAR}
-        | {"betas": "n_experts, not negative"}
+        {
+            "error_coef": LINEAR["coef"],
+            "error_intercept": LINEAR["intercept"],
+            "price_coef": LINEAR["coef"],
+            "price_intercept": LINEAR["intercept"],
+            "betas": "n_experts, not negative",
+        }
         | RANKS,
     ),
     "cascade": Schema(
         {"answer_kind": choice(KINDS), "steps": steps, "threshold": probability}
         | {"start_error": amount_or_null},
         _agreement_tensors,
-        parts=(1, 2),
+        n_parts=(1, 2),
     ),
     "standardized": Schema(
-        {}, {"mean": "n_features", "scale": "n_features, positive"}, parts=(1, 1)
+        {}, {"mean": "n_features", "scale": "n_features, positive"}, n_parts=(1, 1)
     ),
     "blend": Schema(
         {},
         dict.fromkeys(("weights", "levels"), "n_parts, not negative")
         | {"calibration": "2 n_experts, optional"}
         | RANKS,
-        parts=(1, math.inf),
+        n_parts=(1, math.inf),
     ),
-    "stack": Schema(parts=(2, math.inf)),
+    "stack": Schema(n_parts=(2, math.inf)),
     "mixed": Schema(
-        {}, {"coef": "n_experts n_mixed", "intercept": "n_experts"} | RANKS, parts=(1, 1)
+        {}, {"coef": "n_experts n_mixed", "intercept": "n_experts"} | RANKS, n_parts=(1, 1)
     ),
-    "tradeoff": Schema(parts=(2, math.inf)),
-    "mix": Schema({"share": share, "salt": salt}, parts=(2, 2)),
+    "tradeoff": Schema(n_parts=(2, math.inf)),
+    "mix": Schema({"share": share, "salt": salt}, n_parts=(2, 2)),
+    "deferral": Schema(
+        {
+            "classes": class_labels,
+            "reading": choice(READINGS),
+            "costs_in_loss": flag,
+            "strength": amount,
+            "scale": amount,
+            "threshold": finite,
+            "options": different_options,
+            "layers": integer(1, 1000),
+        },
+        _deferral_tensors,
+    ),
 }
 
 REFERENCE = {
@@ -499,7 +659,6 @@ REFERENCE = {
     "path": rule("be a path or null", lambda value: value is None or is_path(value)),
 }
 SCALED = {"centre": "n_features, float32", "scale": "1, float32, positive"}
-TEXT_DTYPES = ("float32", "float16", "int32", "int8", "uint8")
 LENGTH = integer(1, 1 << 20)
 TEXT_SCHEMAS = {
     "hashing": Schema(
@@ -524,7 +683,7 @@ TEXT_SCHEMAS = {
         | {"pooling": choice(POOLINGS), "max_length": LENGTH},
         SCALED,
     ),
-    CombinedFeatures.kind: Schema(dict.fromkeys(("hashing", "encoder"), settings_object)),
+    CombinedFeatures.kind: Schema(dict.fromkeys(("hashing", "encoder"), json_object)),
     "onnx": Schema(
         dict.fromkeys(OnnxFeatures.FILES.values(), digest)
         | {"max_length": LENGTH, "pad": integer(0, 1 << 31)},

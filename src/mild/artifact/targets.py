@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -57,19 +57,70 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class AllowedRange:
+    """The values that a target may have."""
+
+    low: float
+    high: float
+    with_ends: bool  # whether the ends are allowed
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a target outside its range."""
+        if not _is_number(value):
+            raise invalid(name, f"must be a number; got {value!r}.")
+        if math.isfinite(value) and self._holds(value):
+            return
+        low_words = "above"
+        high_words = "below"
+        if self.with_ends:
+            low_words = "at least"
+            high_words = "at most"
+        end = f"{high_words} {self.high:g}"
+        if math.isinf(self.high):
+            end = "finite"
+        raise invalid(name, f"must be {low_words} {self.low:g} and {end}; got {value:g}.")
+
+    def _holds(self, value: float) -> bool:
+        if self.with_ends:
+            return self.low <= value <= self.high
+        return self.low < value < self.high
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float, np.integer, np.floating))
+
+
+_RANGES = {
+    "keep_quality": AllowedRange(0.0, math.inf, with_ends=False),
+    "max_quality_loss": AllowedRange(0.0, 1.0, with_ends=True),
+    "max_dollars": AllowedRange(0.0, math.inf, with_ends=True),
+    "guarantee": AllowedRange(0.0, 1.0, with_ends=False),
+}
+
+
+@dataclass(frozen=True)
 class Target:
     """What a router should reach; of several targets, all at once.
 
     Attributes
     ----------
-    keep_quality : least quality, as a share of the best expert's
-    max_quality_loss : largest difference of the best expert's quality to the router's
-    max_dollars : most dollars per 1,000 queries
-    guarantee : probability with which ``max_quality_loss`` holds, over the calibration rows
-    target_probability : probability with which the targets are to be met on the same number of new rows, an
-        estimate; it sets the margin of a target without a guarantee. At 0.5 the router is expected to meet
-        them; raise it for more certainty
+    keep_quality : float or None, default=None
+        Least quality, as a share of the best expert's.
+    max_quality_loss : float or None, default=None
+        Largest difference between the best expert's quality and the router's.
+    max_dollars : float or None, default=None
+        Most dollars per 1,000 queries.
+    guarantee : float or None, default=None
+        Probability with which ``max_quality_loss`` holds, over the calibration rows.
+    target_probability : float, default=0.5
+        Probability with which the targets are to be met on the same number of new rows, an estimate; it
+        sets the margin of a target without a guarantee. At 0.5 the router is expected to meet them; raise
+        it for more certainty.
 
+    Examples
+    --------
     >>> Target(keep_quality=0.95).wanted
     {'keep_quality': 0.95}
     """
@@ -81,34 +132,24 @@ class Target:
     target_probability: float = TARGET_PROBABILITY
 
     def __post_init__(self) -> None:
-        # name -> least and largest value, and whether these are allowed
-        ranges = {
-            "keep_quality": (0.0, math.inf, False),
-            "max_quality_loss": (0.0, 1.0, True),
-            "max_dollars": (0.0, math.inf, True),
-            "guarantee": (0.0, 1.0, False),
-        }
-        for name, (low, high, closed) in ranges.items():
+        for name, allowed in _RANGES.items():
             value = getattr(self, name)
-            if value is None:
-                continue
-            number = isinstance(value, (int, float, np.integer, np.floating))
-            if not number or isinstance(value, bool):
-                raise invalid(name, f"must be a number; got {value!r}.")
-            inside = low <= value <= high if closed else low < value < high
-            if not (math.isfinite(value) and inside):
-                bound = f"{'at most' if closed else 'below'} {high:g}"
-                top = " and finite" if math.isinf(high) else f" and {bound}"
-                least = "at least" if closed else "above"
-                raise invalid(name, f"must be {least} {low:g}{top}; got {value:g}.")
-        probability: object = self.target_probability
-        number = isinstance(probability, (int, float, np.integer, np.floating))
-        if not number or isinstance(probability, bool) or not 0.5 <= self.target_probability < 1:
+            if value is not None:
+                allowed.check(name, value)
+        self._check_probability(self.target_probability)
+        if self.guarantee is not None:
+            self._check_guarantee()
+
+    def _check_probability(self, probability: object) -> None:
+        """Refuse what is no probability of at least one half."""
+        if not _is_number(probability) or not 0.5 <= probability < 1:
             rule = f"must be a number of at least 0.5 and below 1; got {probability!r}."
             raise invalid("target_probability", rule)
-        if self.guarantee is None:
-            return
-        if not self.max_quality_loss or self.max_quality_loss >= 1 or len(self.wanted) > 1:
+
+    def _check_guarantee(self) -> None:
+        """Refuse a guarantee of anything but a limited loss of quality."""
+        limit = self.max_quality_loss
+        if not limit or limit >= 1 or len(self.wanted) > 1:
             raise invalid(
                 "guarantee",
                 "must come with max_quality_loss between 0 and 1, and with no other target; got "
@@ -117,10 +158,13 @@ class Target:
 
     @property
     def wanted(self) -> dict[str, float]:
-        """The targets that were given."""
-        how = ("guarantee", "target_probability")
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in how}
-        return {name: value for name, value in values.items() if value is not None}
+        """The targets that were given, by name."""
+        targets = {}
+        for name in ("keep_quality", "max_quality_loss", "max_dollars"):
+            value = getattr(self, name)
+            if value is not None:
+                targets[name] = value
+        return targets
 
     @property
     def words(self) -> str:
@@ -133,14 +177,15 @@ class Target:
         >>> Target(keep_quality=0.95, max_dollars=2).limits(0.8)
         (0.76, 2)
         """
-        least, most = 0.0, math.inf
+        min_quality = 0.0
         if self.keep_quality is not None:
-            least = self.keep_quality * best_quality
+            min_quality = self.keep_quality * best_quality
         if self.max_quality_loss is not None:
-            least = max(least, best_quality - self.max_quality_loss)
+            min_quality = max(min_quality, best_quality - self.max_quality_loss)
+        max_dollars = math.inf
         if self.max_dollars is not None:
-            most = self.max_dollars
-        return least, most
+            max_dollars = self.max_dollars
+        return min_quality, max_dollars
 
     def choose(self, frontier: Frontier) -> Choice:
         """The point of a frontier that meets the target by its margins; if none does, the nearest.
@@ -148,21 +193,21 @@ class Target:
         A target of quality is met at the least dollars, another one with the best quality.
         """
         quantile = NormalDist().inv_cdf(self.target_probability)
-        points = self._meeting(frontier, quantile)
-        if points:
-            choice = self.choice_of(frontier, self._best_of(frontier, points))
+        points_with_margin = self._meeting(frontier, quantile)
+        if points_with_margin:
+            choice = self.choice_of(frontier, self._best_of(frontier, points_with_margin))
             # Between two points, errors are not exactly on a straight line.
             return replace(choice, met=True, likely=True)
-        points = self._meeting(frontier, 0.0)
-        if not points and self.is_about_quality and self.max_dollars is not None:
+        candidates = self._meeting(frontier, 0.0)
+        if not candidates and self.is_about_quality and self.max_dollars is not None:
             # The budget is held, with the best quality.
             budget = replace(self, keep_quality=None, max_quality_loss=None)
             return self.choice_of(frontier, budget.choose(frontier).point)
-        if not points:
-            points = [frontier.point(index) for index in range(len(frontier))]
-        shortfalls = [self.shortfall(frontier, point, quantile) for point in points]
+        if not candidates:
+            candidates = [frontier.point(index) for index in range(len(frontier))]
+        shortfalls = [self.shortfall(frontier, point, quantile) for point in candidates]
         ranks = tie_ranks(shortfalls)
-        nearest = [point for point, rank in zip(points, ranks, strict=True) if rank == 0]
+        nearest = [point for point, rank in zip(candidates, ranks, strict=True) if rank == 0]
         return self.choice_of(frontier, self._best_of(frontier, nearest))
 
     def choice_of(self, frontier: Frontier, point: OperatingPoint) -> Choice:
@@ -268,10 +313,11 @@ class Target:
         self, frontier: Frontier, point: OperatingPoint, name: str, quantile: float
     ) -> float:
         """By how much a point is better than a target and a margin of ``quantile`` standard errors."""
-        least, most = Target(**{name: self.wanted[name]}).limits(frontier.reference.quality)
-        spare = most - point.dollars
+        target = Target(**{name: self.wanted[name]})
+        min_quality, max_dollars = target.limits(frontier.reference.quality)
+        spare = max_dollars - point.dollars
         if name in QUALITY_TARGETS:
-            spare = point.quality - least
+            spare = point.quality - min_quality
         return spare - quantile * self._error(frontier, point, name)
 
     def _error(self, frontier: Frontier, point: OperatingPoint, name: str) -> float:
@@ -290,9 +336,11 @@ class Target:
             raise invalid("target", "must state at least one target; got none.")
         # A router may be better than the best expert, but 95 is meant as 95 %.
         if self.keep_quality is not None and self.keep_quality >= _PERCENT:
-            rule = f"must be a share of the best expert's quality, below {_PERCENT}; got "
-            rule += f"{self.keep_quality:g}. Write {self.keep_quality / 100:g} for {self.keep_quality:g} %."
-            raise invalid("keep_quality", rule)
+            raise invalid(
+                "keep_quality",
+                f"must be a share of the best expert's quality, below {_PERCENT}; got "
+                f"{self.keep_quality:g}. Write {self.keep_quality / 100:g} for {self.keep_quality:g} %.",
+            )
         if not priced:
             name = next(iter(self.wanted))
             raise invalid(name, "needs the prices of the experts; the table has none.")
@@ -326,21 +374,19 @@ def target_words(target: Target, choice: Choice, best_expert: int) -> str:
 
 def margin_words(margins: Mapping[str, float]) -> str:
     """Margins in words."""
-    parts = []
+    phrases = []
     for name, margin in margins.items():
         if name in QUALITY_TARGETS:
-            parts.append(f"{margin:.4f} of quality")
+            phrases.append(f"{margin:.4f} of quality")
         else:
-            parts.append(f"${amount(margin)} per 1,000 queries")
-    return ", ".join(parts)
+            phrases.append(f"${amount(margin)} per 1,000 queries")
+    return ", ".join(phrases)
 
 
 def point_figures(
     frontier: Frontier, point: OperatingPoint, expert_names: Sequence[str]
 ) -> dict[str, Any]:
     """Setting, quality and dollars of a point, by name; None for a share of nothing."""
-    kept = frontier.quality_kept(point)
-    saved = frontier.dollars_saved(point)
     figures: dict[str, Any] = {
         "setting": point.words(expert_names),
         "quality": point.quality,
@@ -348,10 +394,12 @@ def point_figures(
         "dollars_per_1000": point.dollars,
         "dollars_saved": None,
     }
-    if kept is not None:
-        figures["quality_kept"] = kept.estimate
-    if saved is not None:
-        figures["dollars_saved"] = saved.estimate
+    quality_kept = frontier.quality_kept(point)
+    if quality_kept is not None:
+        figures["quality_kept"] = quality_kept.estimate
+    dollars_saved = frontier.dollars_saved(point)
+    if dollars_saved is not None:
+        figures["dollars_saved"] = dollars_saved.estimate
     return figures
 
 
@@ -378,7 +426,8 @@ def frontier_of(info: RouterInfo, expert_names: Sequence[str]) -> Frontier:
 
     Raises
     ------
-    UnsupportedError : there is none
+    UnsupportedError
+        There is none.
     """
     if info.frontier is None:
         raise UnsupportedError(
@@ -392,12 +441,14 @@ def frontier_of(info: RouterInfo, expert_names: Sequence[str]) -> Frontier:
 def at_target(
     policy: Policy, info: RouterInfo, expert_names: Sequence[str], target: Target
 ) -> tuple[Policy, TargetInfo]:
-    """The policy at the operating point that meets a target, and a record of it; no refit.
+    """Return the policy at the operating point that meets a target, and its record, without refitting.
 
     Raises
     ------
-    UnsupportedError : the router has no record of its settings
-    InvalidInputError : no setting meets the target on the held-out rows, or it has a guarantee
+    UnsupportedError
+        The router has no record of its settings.
+    InvalidInputError
+        No setting meets the target on the held-out rows, or the target asks for a guarantee.
     """
     if target.guarantee is not None:
         raise invalid(
@@ -411,19 +462,18 @@ def at_target(
     point = choice.point
     if not choice.met:
         raise InvalidInputError(
-            f"target {target.words} is not expected to be met by any setting of the router; the nearest "
+            f"target {target.words} is not expected to be met by any setting of the router; the closest "
             f"is {point.words(expert_names)}, with {figures_in_words(point)}.",
             parameter="target",
         )
-    return policy_at(policy, frontier, point, target), target_info(
-        target, frontier, choice, expert_names
-    )
+    solved_target = target_info(target, frontier, choice, expert_names)
+    return policy_at(policy, frontier, point, target), solved_target
 
 
 def target_info(
     target: Target, frontier: Frontier, choice: Choice, expert_names: Sequence[str]
 ) -> TargetInfo:
-    """What is recorded with a router about the target that it meets."""
+    """The record saved with a router: its target, the setting chosen for it, and whether that meets it."""
     point = choice.point
     trade_off = None
     if not point.is_mix and point.only.kind == TRADE_OFF:
@@ -432,16 +482,19 @@ def target_info(
     if point.expert is not None:
         expert = expert_names[point.expert]
     setting = point.words(expert_names)
+    sentence = (
+        f"Target {target.words}: {setting}, with {figures_in_words(point)}. "
+        f"{target_words(target, choice, frontier.best_expert)}"
+    )
     return TargetInfo(
         target=target.wanted,
         guarantee=target.guarantee,
         t=trade_off,
         expert=expert,
         met=choice.met,
-        certified=None,
+        certified=None,  # only a calibration certifies settings
         best_expert=expert_names[frontier.best_expert],
-        sentence=f"Target {target.words}: {setting}, with {figures_in_words(point)}. "
-        + target_words(target, choice, frontier.best_expert),
+        sentence=sentence,
         probability=target.target_probability,
         likely=choice.likely,
         margins=choice.margins,
@@ -476,13 +529,14 @@ def policy_at(policy: Policy, frontier: Frontier, point: OperatingPoint, target:
         tuned = tuned.decided_by(_deciding(tuned, frontier, direct.second))
     if not point.is_mix:
         return _policy_of(tuned, frontier, point.only)
-    parts = []
+    policies = []
     for setting in (point.first, point.second):
         if point.uses_cascade and setting.kind == EXPERT:
-            parts.append(_deciding(tuned, frontier, setting))
+            policies.append(_deciding(tuned, frontier, setting))
         else:
-            parts.append(_policy_of(tuned, frontier, setting))
-    return MixPolicy(parts[0], parts[1], point.share, MIX_SALT)
+            policies.append(_policy_of(tuned, frontier, setting))
+    first, second = policies
+    return MixPolicy(first, second, point.share, MIX_SALT)
 
 
 def _policy_of(tuned: TradeoffPolicy, frontier: Frontier, setting: Setting) -> Policy:
@@ -499,7 +553,7 @@ def _deciding(tuned: TradeoffPolicy, frontier: Frontier, setting: Setting) -> Po
         return tuned.heads.with_prices(price_weight=setting.number)
     if setting.kind == ROUTER:
         return tuned.routers[setting.index]
-    n_experts = tuned.heads.n_experts
-    errors = np.array([1 - frontier.alone(k).quality for k in range(n_experts)], np.float32)
+    qualities = [frontier.alone(expert).quality for expert in range(tuned.heads.n_experts)]
+    errors = (1 - np.array(qualities)).astype(np.float32)
     constant = ConstantPolicy(errors, tuned.heads.n_features, setting.index)
     return constant.with_ranks(tuned.heads.ranks)

@@ -24,10 +24,19 @@ from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.info import RouterInfo
 from mild.artifact.manifest import MANIFEST_FILE, read_manifest
 from mild.core.arrays import invalid
-from mild.errors import ArtifactError, MildError, OutputExistsError, check_arguments, listed
+from mild.errors import (
+    ArtifactError,
+    InvalidInputError,
+    MildError,
+    OutputExistsError,
+    check_arguments,
+    listed,
+)
 
 FORMAT = "mild-router-versions"
-VERSIONS_FILE, VERSIONS_FOLDER, LOCK_FILE = "versions.json", "versions", ".versions.lock"
+VERSIONS_FILE = "versions.json"
+VERSIONS_FOLDER = "versions"
+LOCK_FILE = ".versions.lock"
 #: What belongs to the versions in a router's folder.
 VERSION_FILES = (VERSIONS_FILE, VERSIONS_FOLDER, LOCK_FILE)
 # Seconds to wait for another process that writes a version.
@@ -52,7 +61,7 @@ class RouterVersion:
 
 @dataclass(frozen=True)
 class VersionEvent:
-    """A change: a version was ``saved``, a ``candidate``, ``promoted`` or ``rolled back`` to."""
+    """A change to a version: ``saved``, ``candidate``, ``promoted``, ``rolled back`` or ``dropped``."""
 
     time: float
     version: int
@@ -62,10 +71,20 @@ class VersionEvent:
 
 @dataclass(frozen=True, repr=False)
 class Versions:
-    """The versions of a router in a folder, oldest first, and which of them serves.
+    """The versions of a router in a folder, and which of them serves.
 
-    ``candidate`` has learned and is not yet proven: a gateway with ``explore = "auto"`` tries it out.
-    ``history`` has every change, also of candidates that were replaced.
+    Attributes
+    ----------
+    folder : Path
+        Folder of the router.
+    serving : int
+        The version that serves.
+    versions : tuple of RouterVersion
+        The versions, oldest first.
+    history : tuple of VersionEvent
+        Every change, also of candidates that were replaced.
+    candidate : int or None
+        A version that has learned and is not yet proven: a gateway with ``explore = "auto"`` tries it out.
     """
 
     folder: Path
@@ -75,17 +94,38 @@ class Versions:
     candidate: int | None = None
 
     def __getitem__(self, version: int) -> RouterVersion:
-        known = {one.version: one for one in self.versions}
-        if type(version) is int and version in known:
-            return known[version]
-        raise invalid("version", self._unknown(version))
+        if type(version) is int:
+            for entry in self.versions:
+                if entry.version == version:
+                    return entry
+        raise self._unknown_version("version", version)
 
-    def _unknown(self, version: object) -> str:
-        """The rule about the number of a version that is not there."""
-        numbers = [str(one.version) for one in self.versions]
-        if len(numbers) == 1:
-            return f"must be {numbers[0]}, the only version in {self.folder}; got {version!r}."
-        return f"must be one of {listed(numbers)}, the versions in {self.folder}; got {version!r}."
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the versions."""
+        return [entry.version for entry in self.versions]
+
+    def _unknown_version(self, parameter: str, version: object) -> InvalidInputError:
+        """The error about the number of a version that is not there."""
+        if len(self.numbers) == 1:
+            rule = f"must be {self.numbers[0]}, the only version in {self.folder}"
+        else:
+            numbers = listed([str(number) for number in self.numbers])
+            rule = f"must be one of {numbers}, the versions in {self.folder}"
+        return invalid(parameter, f"{rule}; got {version!r}.")
+
+    def without_candidate(self) -> Versions:
+        """The versions but for the candidate."""
+        others = [entry for entry in self.versions if entry.version != self.candidate]
+        return replace(self, versions=tuple(others), candidate=None)
+
+    def with_one_more(self, version: RouterVersion) -> Versions:
+        """The versions with a new one in place of the candidate.
+
+        A candidate that never served is of no use to anybody.
+        """
+        known = self.without_candidate()
+        return replace(known, versions=(*known.versions, version))
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild versions --json`` prints."""
@@ -99,16 +139,18 @@ class Versions:
     def rows(self) -> list[dict[str, Any]]:
         """A row per version, for a table."""
         roles = {self.candidate: "candidate", self.serving: "serves"}
-        return [
-            {
-                "version": one.version,
-                "role": roles.get(one.version, ""),
-                "router": one.fingerprint,
-                "created": one.created,
-                "why": one.why,
-            }
-            for one in self.versions
-        ]
+        rows = []
+        for entry in self.versions:
+            rows.append(
+                {
+                    "version": entry.version,
+                    "role": roles.get(entry.version, ""),
+                    "router": entry.fingerprint,
+                    "created": entry.created,
+                    "why": entry.why,
+                }
+            )
+        return rows
 
     def __repr__(self) -> str:
         return f"<Versions of {self.folder}: {self.serving} of {len(self.versions)} serves>"
@@ -121,12 +163,14 @@ def find_version(
     folder: str | os.PathLike[str], version: int | None = None
 ) -> tuple[Path, int | None]:
     """Folder and number of a version, by default of the one that serves; None where there are none."""
-    place = Path(folder)
-    if version is None and not (place / VERSIONS_FILE).is_file():
-        return place, None
-    known = read_versions(place)
-    number = known[known.serving if version is None else version].version
-    return _place(place, number), number
+    path = Path(folder)
+    if version is None and not (path / VERSIONS_FILE).is_file():
+        return path, None
+    known = read_versions(path)
+    if version is None:
+        version = known.serving
+    number = known[version].version
+    return _version_folder(path, number), number
 
 
 @check_arguments
@@ -135,11 +179,18 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
 
     Parameters
     ----------
-    folder : of a saved router; one that was only saved has version 1
+    folder : str or path
+        Folder of a saved router; one that was only saved has version 1.
 
     Returns
     -------
-    Versions, with ``serving`` and ``versions``
+    Versions
+        It has ``serving`` and ``versions``.
+
+    Raises
+    ------
+    ArtifactError
+        There is no router, or its list of versions is damaged.
 
     Examples
     --------
@@ -150,24 +201,33 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
     ...     [(one.version, one.why) for one in mild.versions(folder).versions]
     [(1, 'as it was saved')]
     """
-    place = Path(folder)
+    path = Path(folder)
     try:
-        content = json.loads((place / VERSIONS_FILE).read_text(encoding="utf-8"))
-        found = tuple(_read(RouterVersion, entry) for entry in content["versions"])
-        history = tuple(_read(VersionEvent, entry) for entry in content["history"])
-        known = Versions(place, content["serving"], found, history, content.get("candidate"))
-        numbers = [one.version for one in found]
-        if content["format"] != FORMAT or not all(type(number) is int for number in numbers):
-            raise ValueError(f"its format must be {FORMAT}, and versions numbers")
-        if known.serving not in numbers or known.candidate not in (None, *numbers):
-            raise ValueError("the version that serves, or the candidate, is not listed")
-        return known
+        content = json.loads((path / VERSIONS_FILE).read_text(encoding="utf-8"))
+        return _parse_versions(path, content)
     except (FileNotFoundError, NotADirectoryError):
-        return _as_saved(place)
+        return _as_saved(path)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(
-            f"{place / VERSIONS_FILE} cannot be read ({error}); restore it, or delete it for version 1."
+            f"{path / VERSIONS_FILE} cannot be read ({error}); restore it, or delete it for version 1."
         ) from error
+
+
+def _parse_versions(folder: Path, content: Mapping[str, Any]) -> Versions:
+    """The versions of the content of ``versions.json``."""
+    known = Versions(
+        folder=folder,
+        serving=content["serving"],
+        versions=tuple(_from_json(RouterVersion, entry) for entry in content["versions"]),
+        history=tuple(_from_json(VersionEvent, entry) for entry in content["history"]),
+        candidate=content.get("candidate"),
+    )
+    numbers = known.numbers
+    if content["format"] != FORMAT or not all(type(number) is int for number in numbers):
+        raise ValueError(f"its format must be {FORMAT}, and versions numbers")
+    if known.serving not in numbers or known.candidate not in (None, *numbers):
+        raise ValueError("the version that serves, or the candidate, is not listed")
+    return known
 
 
 #: As ``mild.versions``.
@@ -183,22 +243,40 @@ def write_version(
     expected: str | None = None,
     **details: Any,
 ) -> int:
-    """Write a router as the next version of a folder, and let it serve; the number of the version.
+    """Write a router as the next version of a folder, and let it serve.
 
     Parameters
     ----------
-    folder : of a saved router
-    router : with a method ``save(folder)``
-    why : why it was written, in a sentence
-    serve : whether it serves from now on; otherwise it is the candidate, in place of the one before
-    expected : fingerprint of the router that it was compared with; if another one serves meanwhile, nothing
-        is written (OutputExistsError, code ``version_changed``)
-    details : more fields of RouterVersion: ``reason``, ``learned_until``, ``facts``
+    folder : str or path
+        Folder of a saved router.
+    router : Router
+        Anything with a method ``save(folder)``.
+    why : str
+        Why it was written, in a sentence.
+    serve : bool, default=True
+        Whether it serves from now on; otherwise it is the candidate, in place of the one before.
+    expected : str, default=None
+        Fingerprint of the router that it was compared with. If another one serves meanwhile, nothing is
+        written.
+    **details : Any
+        More fields of RouterVersion: ``reason``, ``learned_until``, ``facts``.
+
+    Returns
+    -------
+    int
+        The number of the version.
+
+    Raises
+    ------
+    OutputExistsError
+        Another version serves than ``expected`` (code ``version_changed``), or another process is writing.
     """
-    event = "promoted" if serve else "candidate"
-    with adding_version(Path(folder), event, why, expected, **details) as place:
-        router.save(place)
-    return int(place.name)
+    event = "candidate"
+    if serve:
+        event = "promoted"
+    with adding_version(Path(folder), event, why, expected, **details) as version_folder:
+        router.save(version_folder)
+    return int(version_folder.name)
 
 
 @contextmanager
@@ -207,20 +285,26 @@ def adding_version(
 ) -> Iterator[Path]:
     """Where to write the next version, which serves in the end unless it is a candidate."""
     with _writing(folder, expected) as known:
-        # One that no version had, also none that was deleted.
-        number = max(one.version for one in known.versions + known.history) + 1
-        place = _place(folder, number)
+        # It must be a router that this version of mild reads.
+        _read_info(_version_folder(folder, known.serving))
+        # A number that no version had, also none that was deleted.
+        number = max(entry.version for entry in known.versions + known.history) + 1
+        new_folder = _version_folder(folder, number)
         # First: a writer looks beside its target, and may leave something there.
-        place.parent.mkdir(exist_ok=True)
+        new_folder.parent.mkdir(exist_ok=True)
         sync_folder(folder)
         _clean(known, number)
-        yield place
-        fingerprint, now = _info(place).fingerprint, time.time()
-        new = RouterVersion(number, fingerprint, now, why, base=known.serving, **details)
-        # A candidate that never served is of no use to anybody.
-        tried = tuple(one for one in known.versions if one.version != known.candidate)
-        changed = replace(known, versions=(*tried, new), candidate=None)
-        _clean(_write(changed, number, event, why), number + 1)
+        yield new_folder
+        new_version = RouterVersion(
+            number,
+            fingerprint=_read_info(new_folder).fingerprint,
+            created=time.time(),
+            why=why,
+            base=known.serving,
+            **details,
+        )
+        written = _write(known.with_one_more(new_version), number, event, why)
+        _clean(written, number + 1)
 
 
 def serve_version(
@@ -236,12 +320,11 @@ def serve_version(
     ``expected`` is as in ``write_version``, and so are the ``details`` of a candidate.
     """
     with _writing(Path(folder), expected) as known:
-        one = known[version]
-        _info(_place(known.folder, version))  # it must be there
+        entry = known[version]
+        _read_info(_version_folder(known.folder, version))  # it must be there
         if version == known.candidate:
-            others = (other for other in known.versions if other is not one)
-            versions = (*others, replace(one, base=known.serving, why=why, **details))
-            known = replace(known, candidate=None, versions=versions)
+            # It moves to the end of the list, as if it had just been written.
+            known = known.with_one_more(replace(entry, base=known.serving, why=why, **details))
         return _write(known, version, event, why)
 
 
@@ -249,17 +332,21 @@ def serve_version(
 def rollback(
     folder: str | os.PathLike[str], to: int | None = None, why: str = "asked for by hand"
 ) -> Versions:
-    """Let an earlier version of a router serve again. A gateway has to reload (``mild reload``).
+    """Let an earlier version of a router serve again; a running gateway takes it over by itself.
 
     Parameters
     ----------
-    folder : of a saved router
-    to : the version; None for the one that served before the current one
-    why : the reason, which the history keeps
+    folder : str or path
+        Folder of a saved router.
+    to : int, default=None
+        The version; None for the one that served before the current one.
+    why : str, default="asked for by hand"
+        The reason, which the history keeps.
 
     Returns
     -------
     Versions
+        The versions after the change.
 
     Examples
     --------
@@ -271,47 +358,92 @@ def rollback(
     (2, 1)
     """
     known = read_versions(folder)
-    if to is not None and to not in [one.version for one in known.versions]:
-        raise invalid("to", known._unknown(to))
-    number = known[known.serving].base if to is None else to
-    if number is None:
-        rule = f"must be given, because no version served before version {known.serving}"
-        raise invalid("to", f"{rule}; mild versions lists them.")
-    if number in (None, known.serving):
+    if to is None:
+        to = known[known.serving].base
+        if to is None:
+            rule = f"must be given, because no version served before version {known.serving}"
+            raise invalid("to", f"{rule}; mild versions lists them.")
+    elif to not in known.numbers:
+        raise known._unknown_version("to", to)
+    if to == known.serving:
         rule = f"must be another version than {known.serving}, which serves; got {to!r}."
         raise invalid("to", rule)
-    return serve_version(folder, number, why, "rolled back")
+    return serve_version(folder, to, why, "rolled back")
 
 
-def _place(folder: Path, version: int) -> Path:
-    return folder if version == 1 else folder / VERSIONS_FOLDER / f"{version:04d}"
+@check_arguments
+def drop_candidate(folder: str | os.PathLike[str], why: str = "asked for by hand") -> Versions:
+    """Delete the candidate of a router; the next run of ``mild learn`` begins without one.
+
+    Parameters
+    ----------
+    folder : str or path
+        Folder of a saved router.
+    why : str, default="asked for by hand"
+        The reason, which the history keeps.
+
+    Returns
+    -------
+    Versions
+        The versions after the change.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     folder = router.save(f"{parent}/router")
+    ...     number = write_version(folder, router, why="a trial", serve=False)
+    ...     number, drop_candidate(folder).candidate
+    (2, None)
+    """
+    with _writing(Path(folder), expected=None) as known:
+        number = known.candidate
+        if number is None:
+            rule = f"must have a candidate, which mild learn writes; {folder} has none."
+            raise invalid("folder", rule)
+        changed = _write(known.without_candidate(), number, "dropped", why)
+        _clean(changed, number)
+        return changed
 
 
-def _info(place: Path) -> RouterInfo:
+def _version_folder(folder: Path, version: int) -> Path:
+    """The folder of one version."""
+    if version == 1:
+        return folder
+    return folder / VERSIONS_FOLDER / f"{version:04d}"
+
+
+def _read_info(folder: Path) -> RouterInfo:
+    """What is recorded about the router in a folder."""
+    rule = f"{folder} must be the folder of a router"
     try:
-        content = (place / MANIFEST_FILE).read_text(encoding="utf-8")
+        content = (folder / MANIFEST_FILE).read_text(encoding="utf-8")
         return RouterInfo.from_manifest(read_manifest(content))
-    except (OSError, UnicodeDecodeError, ArtifactError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        code = getattr(error, "code", None)
-        raise ArtifactError(
-            f"{place} must be the folder of a router: {reason}", code=code
-        ) from error
+    except OSError as error:
+        raise ArtifactError(f"{rule}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{rule}: {error}") from error
+    except ArtifactError as error:
+        raise ArtifactError(f"{rule}: {error}", code=error.code) from error
 
 
 def _as_saved(folder: Path) -> Versions:
-    info, why = _info(folder), "as it was saved"
+    """The only version of a router that was saved and never replaced by another one."""
+    info = _read_info(folder)
+    why = "as it was saved"
     try:
         saved = datetime.fromisoformat(info.created or "").timestamp()
     except ValueError:
         saved = time.time()
-    first = RouterVersion(1, info.fingerprint, saved, why)
-    return Versions(folder, 1, (first,), (VersionEvent(saved, 1, "saved", why),))
+    version = RouterVersion(1, info.fingerprint, saved, why)
+    event = VersionEvent(saved, 1, "saved", why)
+    return Versions(folder, 1, (version,), (event,))
 
 
-def _read(kind: Any, entry: Mapping[str, Any]) -> Any:
-    # What a later mild adds is left to it.
-    return kind(**{one.name: entry[one.name] for one in fields(kind) if one.name in entry})
+def _from_json(entry_class: Any, entry: Mapping[str, Any]) -> Any:
+    """A version or an event; keys that a later version of mild has added are left out."""
+    names = [field.name for field in fields(entry_class)]
+    return entry_class(**{name: entry[name] for name in names if name in entry})
 
 
 @contextmanager
@@ -324,7 +456,6 @@ def _writing(folder: Path, expected: str | None) -> Iterator[Versions]:
             for file in left_behind(folder / VERSIONS_FILE):
                 file.unlink(missing_ok=True)
             known = read_versions(folder)
-            _info(_place(folder, known.serving))  # it must be a router that this version reads
             if expected not in (None, known[known.serving].fingerprint):
                 raise OutputExistsError(
                     f"{folder} must still serve the router {expected}, with which the new one was "
@@ -339,10 +470,13 @@ def _writing(folder: Path, expected: str | None) -> Iterator[Versions]:
 
 
 def _write(known: Versions, version: int, event: str, why: str) -> Versions:
-    """Write that a version serves, or is the candidate."""
-    role: dict[str, Any] = {"candidate" if event == "candidate" else "serving": version}
+    """Write that a version serves, is the candidate, or was dropped."""
     history = (*known.history, VersionEvent(time.time(), version, event, why))
-    known = replace(known, history=history, **role)
+    known = replace(known, history=history)
+    if event == "candidate":
+        known = replace(known, candidate=version)
+    elif event != "dropped":
+        known = replace(known, serving=version)
     content = {**known.as_dict(), "format": FORMAT}
     del content["folder"]
     with replacing(known.folder / VERSIONS_FILE) as file:
@@ -352,13 +486,17 @@ def _write(known: Versions, version: int, event: str, why: str) -> Versions:
 
 def _clean(known: Versions, until: int) -> None:
     """Remove what killed processes have left: folders up to a number that are not listed."""
-    names = {_place(known.folder, one.version).name for one in known.versions}
+    names = [_version_folder(known.folder, number).name for number in known.numbers]
     for entry in (known.folder / VERSIONS_FOLDER).iterdir():
-        found = _NUMBERED.fullmatch(entry.name)
-        if found is None or entry.name in names:
+        numbered_name = _NUMBERED.fullmatch(entry.name)
+        if numbered_name is None or entry.name in names:
             continue
-        if int(found[1] or found[2]) > until:
+        number = int(numbered_name[1] or numbered_name[2])
+        if number > until:
             raise ArtifactError(
                 f"{known.folder / VERSIONS_FILE} must list {entry}; restore it, or move that folder away."
             )
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

@@ -36,21 +36,30 @@ def save(
 
     Parameters
     ----------
-    router : fitted router, RouterCV, Router, or Pipeline that ends in a router, with text features as its
-        first step or none, and StandardScaler steps
-    folder : target; must not exist or be empty, unless ``overwrite``
-    expert_names : one name per expert; None for those of the router
-    feature_names : one name per feature; None for those of the router, if any
-    data : (X, costs) of the training data, for the fingerprint, or a mapping with "fingerprint" and "rows"
-    text : fitted text features, saved with the router; None for those of the router, if any
-    notes : JSON-ready facts to keep with the router; None for those of its ``info``
-    overwrite : whether an existing router may be replaced
-    query_hashes : (n,) uint64, ascending, distinct: hashes of the training queries, to recognise them
-        later; None for those of the router
+    router : Router, fitted router, RouterCV or Pipeline
+        A Pipeline ends in a router, after StandardScaler steps, or after text features as its first step.
+    folder : str or path
+        Folder to write; must not exist or be empty, unless ``overwrite``.
+    expert_names : list of str, default=None
+        One name per expert; None for those of the router.
+    feature_names : list of str, default=None
+        One name per feature; None for those of the router, if any.
+    data : tuple or dict, default=None
+        (X, costs) of the training data, for the fingerprint, or a mapping with "fingerprint" and "rows".
+    text : TextFeatures, default=None
+        Fitted text features, saved with the router; None for those of the router, if any.
+    notes : dict, default=None
+        JSON-ready facts to keep with the router; None for those of its ``info``.
+    overwrite : bool, default=False
+        Whether an existing router may be replaced.
+    query_hashes : ndarray of shape (n_queries,), default=None
+        Hashes of the training queries, to recognise them later: uint64, ascending, distinct; None for
+        those of the router.
 
     Returns
     -------
-    Path of the folder
+    Path
+        The folder.
 
     Examples
     --------
@@ -68,18 +77,26 @@ def save(
         if isinstance(value, str):
             raise invalid(name, f"must be a list of names; got {value!r}.")
     if notes is not None:
-        known = RouterInfo.from_notes(notes)
-        info = replace(known, data=info.data, estimator=info.estimator)
+        noted = RouterInfo.from_notes(notes)
+        info = replace(noted, data=info.data, estimator=info.estimator)
+    if data is not None:
+        info = replace(info, data=_data_info(data))
+    saved = replace(source, info=info)
+    if expert_names is not None:
+        saved = replace(saved, expert_names=list(expert_names))
+    if feature_names is not None:
+        saved = replace(saved, feature_names=list(feature_names))
+    if text is not None:
+        saved = replace(saved, text=text)
+    if query_hashes is not None:
+        saved = replace(saved, query_hashes=query_hashes)
+    return saved.save(folder, overwrite)
+
+
+def _data_info(data: tuple[Any, Any] | Mapping[str, Any]) -> DataInfo:
+    """What is recorded of the training data."""
     if isinstance(data, Mapping):
-        info = replace(info, data=DataInfo(str(data["fingerprint"]), int(data["rows"])))
-    elif data is not None:
-        rows = int(np.shape(data[1])[0])
-        info = replace(info, data=DataInfo(fingerprint(*data), rows))
-    given: dict[str, Any] = {
-        "expert_names": expert_names,
-        "feature_names": feature_names,
-        "text": text,
-        "query_hashes": query_hashes,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
-    return replace(source, info=info, **changes).save(folder, overwrite)
+        return DataInfo(str(data["fingerprint"]), int(data["rows"]))
+    X, costs = data
+    n_rows = int(np.shape(costs)[0])
+    return DataInfo(fingerprint(X, costs), n_rows)

@@ -27,9 +27,8 @@ def add_expert(
     """Add an expert to a saved router from 30 to 300 graded answers, without refitting it.
 
     The new router is the next version in DIR. It serves from now on (mild versions DIR --rollback N goes
-    back) unless its labels show no gain; a running gateway takes it with
-    mild reload. New prices and a removed expert need no labels
-    (Router.with_prices, Router.without).
+    back) unless its labels show no gain; a running gateway takes it over by itself. New
+    prices and a removed expert need no labels (Router.with_prices, Router.without).
 
     \b
     Example:
@@ -41,27 +40,26 @@ def add_expert(
 
     router = load(folder)
     table = OutcomeSource(data, reading).read(findings=False)
-    found = add(router, table, name, known=known, price=price, **o.given(beta=beta))
-    facts, version = found.as_dict(), None
+    addition = add(router, table, name, known=known, price=price, **o.given(beta=beta))
+    facts = addition.as_dict()
+    version = None
     if not dry_run:
-        why = f"{name} was added from {found.labels:,} labels"
-        expected = router.info.fingerprint
         version = write_version(
             folder,
-            found.router,
-            why=why,
-            serve=found.shows_gain,
+            addition.router,
+            why=f"{name} was added from {addition.labels:,} labels",
+            serve=addition.shows_gain,
             reason="add-expert",
-            expected=expected,
+            expected=router.info.fingerprint,
             facts=facts,
         )
 
     def show() -> None:
-        for sentence in found.sentences:
+        for sentence in addition.sentences:
             say(sentence)
         if version is None:
             return
-        if found.shows_gain:
+        if addition.shows_gain:
             say(f"Version {version} of {folder} serves from now on.")
         else:
             say(

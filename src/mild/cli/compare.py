@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from mild.cli import options as o
 from mild.cli.console import (
     INTERRUPTED,
     best_experts_first,
+    columns_of,
     emit,
     fixed,
     note,
@@ -80,7 +81,7 @@ def compare(
         check_results(out)
     source = OutcomeSource(data, reading, cost, group)
     with execution.running(jobs), progress_bar("comparing") as progress:
-        found = run(
+        comparison = run(
             source.read(),
             methods=method,
             n_splits=splits,
@@ -91,116 +92,157 @@ def compare(
             **source.arguments,
             **o.given(random_state=seed),
         )
-    result = {"data": data, **found.as_dict()}
-    for sentence in found.notes:
+    for sentence in comparison.notes:
         note(sentence)
-    if found.left_out:
-        note(f"skipped because a package is missing: {', '.join(found.left_out)}.")
+    if comparison.left_out:
+        note(f"skipped because a package is missing: {', '.join(comparison.left_out)}.")
+    result = {"data": data, **comparison.as_dict()}
     failed = None
     if out is not None:
-        saved, failed = try_writing(lambda: found.save(out))
-        result |= {} if saved is None else {"out": str(saved)}
-    emit(result, as_json, lambda: _show(found, result, details), failed)
-    if found.interrupted:
-        done = counted(found.n_splits, "split")
-        note(f"the figures are those of the {done} that had finished.", "interrupted")
+        saved, failed = try_writing(lambda: comparison.save(out))
+        if saved is not None:
+            result["out"] = str(saved)
+    emit(result, as_json, lambda: _show(comparison, result, details), failed)
+    if comparison.interrupted:
+        finished = counted(comparison.n_splits, "split")
+        note(f"the figures are those of the {finished} that had finished.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
 
-def _show(found: Comparison, result: Mapping[str, Any], details: bool) -> None:
-    """Print the table of methods and the verdict; with ``details`` what is known of each besides."""
+def _show(comparison: Comparison, result: Mapping[str, Any], details: bool) -> None:
+    """Print the table of methods and the verdict; with ``details`` all that is known of each method."""
     say(loss_line(result))
-    *choices, oracle = found.choices
-    rows = found.rows
-    print_choices(
-        f"{found.n_rows:,} rows, {counted(found.n_splits, 'split')}: "
-        f"{found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge by"
-        f"{'; means over splits' if found.n_splits > 1 else ''}",
-        "method",
-        [*(choices if details else choices[: len(rows)]), oracle],
-        found.quality_name,
-        {
-            "minus constant": [
-                "" if row.difference is None else decimals(row.difference[0], sign=True)
-                for row in rows
-            ],
-            "verdict": [
-                "too few rows" if row.verdict and row.too_few else row.verdict for row in rows
-            ],
-        },
-    )
+    _show_methods(comparison, details)
     if details:
-        _show_details(found)
-    if found.dropped:
+        _show_details(comparison)
+    if comparison.dropped:
         say(
-            f"{found.dropped:,} test rows were left out because their query is also in the training rows."
+            f"{comparison.dropped:,} test rows were left out because their query is also in the training "
+            "rows."
         )
-    if found.not_compared is not None:
-        say(found.not_compared[:1].upper() + found.not_compared[1:])
-    say(found.verdict.sentence)
+    if comparison.not_compared is not None:
+        say(comparison.not_compared[:1].upper() + comparison.not_compared[1:])
+    say(comparison.verdict.sentence)
     if "out" in result:
         say(f"Written to {result['out']}.")
 
 
-def _show_details(found: Comparison) -> None:
+def _show_methods(comparison: Comparison, details: bool) -> None:
+    """Print quality, loss and verdict of the methods, and below them the oracle.
+
+    With ``details``, the rows between them are printed, too, such as those of the single experts.
+    """
+    title = (
+        f"{comparison.n_rows:,} rows, {counted(comparison.n_splits, 'split')}: "
+        f"{comparison.n_train:,.0f} to fit on, {comparison.n_test:,.0f} to judge by"
+    )
+    if comparison.n_splits > 1:
+        title += "; means over splits"
+    *choices, oracle = comparison.choices
+    if not details:
+        choices = choices[: len(comparison.rows)]
+    differences = []
+    verdicts = []
+    for row in comparison.rows:
+        difference = ""
+        if row.difference is not None:
+            difference = decimals(row.difference[0], sign=True)
+        verdict = row.verdict
+        if verdict and row.too_few:
+            verdict = "too few rows"
+        differences.append(difference)
+        verdicts.append(verdict)
+    print_choices(
+        title,
+        "method",
+        [*choices, oracle],
+        comparison.quality_name,
+        {"minus constant": differences, "verdict": verdicts},
+    )
+
+
+def _show_details(comparison: Comparison) -> None:
     """Print intervals, further losses, and which experts the methods ask."""
     from mild.evaluation.figures import ORACLE_NOTE
 
-    rows, names = found.rows, [row.label for row in found.rows]
-    chosen = found.row(found.chosen)
-    best = "The best constant is the expert with the lowest loss on the training rows."
-    say(f"{best} {ORACLE_NOTE}")
-    intervals = []
-    for row in rows:
-        cell = ""
-        if row.difference is not None:
-            middle, low, high = (decimals(end, sign=True) for end in row.difference)
-            cell = f"{middle} [{low}, {high}]"
-        intervals.append(cell)
-    print_table(
-        f"loss minus that of the best constant; intervals of {found.confidence * 100:g} % for all methods "
-        f"at once",
-        {
-            "method": names,
-            "minus constant": intervals,
-            "gain": [percent(found.captured(row)) for row in rows],
-        },
+    say(f"The best constant is the expert with the lowest loss on the training rows. {ORACLE_NOTE}")
+    _show_intervals(comparison)
+    _show_further_losses(comparison)
+    _show_shares(comparison)
+    _show_asked_experts(comparison)
+
+
+def _show_intervals(comparison: Comparison) -> None:
+    """Print how much lower than the best constant each method is, with its interval."""
+    rows = []
+    for method in comparison.rows:
+        interval = ""
+        if method.difference is not None:
+            middle, low, high = (decimals(end, sign=True) for end in method.difference)
+            interval = f"{middle} [{low}, {high}]"
+        rows.append(
+            {
+                "method": method.label,
+                "minus constant": interval,
+                "gain": percent(comparison.captured(method)),
+            }
+        )
+    title = (
+        f"loss minus that of the best constant; intervals of {comparison.confidence * 100:g} % for all "
+        "methods at once"
     )
-    further = {
-        "method": names,
-        "same mix at random": [fixed(row.control) for row in rows],
-        "balanced cost": [fixed(row.balanced) for row in rows],
-        "seconds to fit": [fixed(row.seconds, 1) for row in rows],
-    }
-    if found.n_splits > 1:
-        further["± over splits"] = [fixed(float(row.costs.std(ddof=1))) for row in rows]
-    print_table("further losses", further)
+    print_table(title, columns_of(rows))
+
+
+def _show_further_losses(comparison: Comparison) -> None:
+    """Print the losses of each method that are not in the first table, and the seconds to fit it."""
+    rows = []
+    for method in comparison.rows:
+        row = {
+            "method": method.label,
+            "same mix at random": fixed(method.control),
+            "balanced cost": fixed(method.balanced),
+            "seconds to fit": fixed(method.seconds, 1),
+        }
+        if comparison.n_splits > 1:
+            row["± over splits"] = fixed(float(method.costs.std(ddof=1)))
+        rows.append(row)
+    print_table("further losses", columns_of(rows))
+
+
+def _show_shares(comparison: Comparison) -> None:
+    """Print how evenly each method asks the experts, and whether it finds those that are rarely best."""
+    rows = []
+    for method in comparison.rows:
+        rows.append(
+            {
+                "method": method.label,
+                "largest share": percent(float(method.shares.max())),
+                "minority recall": percent(comparison.minority_recall(method)),
+                "worst recall": percent(method.worst_recall),
+            }
+        )
+    print_table("which experts the methods ask", columns_of(rows))
+
+
+def _show_asked_experts(comparison: Comparison) -> None:
+    """Print how often the method that the verdict is about asks each expert."""
+    method = comparison.row(comparison.chosen)
+    columns: dict[str, Sequence[str]] = {"expert": comparison.expert_names}
+    if method.asked is None:
+        columns["share"] = _percents(method.shares)
+    else:
+        # A cascade asks more experts than it takes answers from.
+        columns["asked"] = _percents(method.asked)
+        columns["answer given"] = _percents(method.shares)
+    columns["oracle's share"] = _percents(comparison.oracle_shares)
+    columns["recall"] = _percents(method.recall)
+    columns["best constant"] = _percents(comparison.row("constant").shares)
     print_table(
-        "which experts the methods ask",
-        {
-            "method": names,
-            "largest share": [percent(float(row.shares.max())) for row in rows],
-            "minority recall": [percent(found.minority_recall(row)) for row in rows],
-            "worst recall": [percent(row.worst_recall) for row in rows],
-        },
+        f"how often {method.label} asks each expert",
+        best_experts_first(columns, comparison.best_first),
     )
-    shares = {"share": chosen.shares}
-    if chosen.asked is not None:
-        shares = {"asked": chosen.asked, "answer given": chosen.shares}
-    columns = {
-        **shares,
-        "oracle's share": found.oracle_shares,
-        "recall": chosen.recall,
-        "best constant": found.row("constant").shares,
-    }
-    print_table(
-        f"how often {chosen.label} asks each expert",
-        best_experts_first(
-            {"expert": found.expert_names}
-            | {
-                name: [percent(float(value)) for value in values]
-                for name, values in columns.items()
-            },
-            found.best_first,
-        ),
-    )
+
+
+def _percents(shares: Iterable[float]) -> list[str]:
+    return [percent(float(share)) for share in shares]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -28,7 +29,7 @@ from mild.errors import (
     MildWarning,
     OutputExistsError,
 )
-from mild.money import decimals
+from mild.money import amount, decimals
 from mild.removed import removal_message
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
-# What is left after Ctrl-C, where something is.
+# What a command says after Ctrl-C if it has saved something.
 LEFT_BY_INTERRUPT = {
     "compare": "no split had finished.",
     "route": "the output is complete up to that point.",
@@ -73,11 +74,22 @@ KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z][a-z_]*)=('[^']*'|[\w.]*\w)")
 PARAMETER_NAME = re.compile(r"(?<![\w.'\"`/-])[a-z]+(?:_[a-z]+)+(?![\w'\"`=(/-]|\.\w)")
 # Options of mild tune that sentences of a saved router name, whichever command prints them.
 OPTIONS_OF_TUNE = ("--target-probability",)
+# What learning and tables need beside NumPy, by the name of the import. An image that only serves does
+# without.
+LEARNING_PACKAGES = {
+    "joblib": "joblib",
+    "narwhals": "narwhals",
+    "pyarrow": "pyarrow",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "threadpoolctl": "threadpoolctl",
+}
 # Between words, but not between a number and its unit or mark.
 BETWEEN_WORDS = re.compile(r"(?<!\*) (?!%)")
 # Names wrap within a word only where a column would be wider than this.
 NAME_WIDTH = 12
-
+# Shown in place of a figure that does not exist.
+MISSING = "–"
 
 # Options of the command that runs.
 _known_options: ContextVar[frozenset[str]] = ContextVar("known_options", default=frozenset())
@@ -107,53 +119,93 @@ class MildCommand(typer.core.TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         as_json = bool(ctx.params.get("as_json"))
-        options: list[Any] = list(self.params)
-        names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
-        before = _known_options.set(frozenset(names))
+        known_before = _known_options.set(self._option_names())
         try:
             with _plain_warnings():
                 return super().invoke(ctx)
         except MildError as error:
             raise error_exit(self._with_option(error), error.code, as_json) from error
+        except ModuleNotFoundError as error:
+            package = _learning_package(error)
+            if package is None:
+                raise
+            message = (
+                f"{ctx.command_path} needs {package}, which is not installed; "
+                f"run: pip install {package}."
+            )
+            raise error_exit(message, "missing_extra", as_json) from error
         except KeyboardInterrupt as error:
             result = {"error": "interrupted", "code": "interrupted"}
-            left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
-            raise _failure("interrupted", left, result, INTERRUPTED, as_json) from error
+            saved = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
+            raise _failure("interrupted", saved, result, INTERRUPTED, as_json) from error
         finally:
-            _known_options.reset(before)
+            _known_options.reset(known_before)
+
+    def _option_names(self) -> frozenset[str]:
+        """The options of this command as they are typed, such as ``--json``."""
+        names: set[str] = set()
+        for parameter in self.params:
+            names.update(parameter.opts)
+            names.update(parameter.secondary_opts)
+        return frozenset(names)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.describe_options()
+        package = None
+        try:
+            self.describe_options()
+        except ModuleNotFoundError as error:
+            package = _learning_package(error)
+            if package is None:
+                raise
         super().format_help(ctx, formatter)
+        if package is not None:
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"{package} is not installed: {ctx.command_path} cannot run without it, and the "
+                f"descriptions of some options are missing. Run: pip install {package}."
+            )
 
     def describe_options(self) -> None:
         """Give options that set parameters of Python functions the help and defaults of these."""
         if self.is_described:
             return
         self.is_described = True
-        sources = getattr(self.callback, "parameter_sources", {})
         options: list[Any] = list(self.params)
-        names = {name: option.opts[0] for option in options for name in self.parameters_of(option)}
+        option_of_parameter: dict[str, str] = {}
         for option in options:
-            paths = sources.get(option.name, ())
-            described = (find_parameter(paths, name) for name in self.parameters_of(option))
-            parameter = next(filter(None, described), None)
+            for name in self.parameters_of(option):
+                option_of_parameter[name] = option.opts[0]
+        for option in options:
+            parameter = self._find_parameter(option)
             if parameter is None:
                 continue
             text, default = parameter
-            # An option whose form on the command line is another one has help of its own.
-            option.help = option.help or option_help(text, names)
-            shown = shown_default(default)
-            if shown is not None:
-                option.help += f" Default: {shown}."
+            # Some options have a form of their own on the command line, and so a help of their own.
+            if not option.help:
+                option.help = option_help(text, option_of_parameter)
+            default_text = shown_default(default)
+            if default_text is not None:
+                option.help += f" Default: {default_text}."
+
+    def _find_parameter(self, option: Any) -> tuple[str, Any] | None:
+        """Description and default of the parameter that an option sets; None if it sets none."""
+        sources = getattr(self.callback, "parameter_sources", {})
+        functions = sources.get(option.name, ())
+        for name in self.parameters_of(option):
+            parameter = find_parameter(functions, name)
+            if parameter is not None:
+                return parameter
+        return None
 
     def parameters_of(self, option: Any) -> list[str]:
-        """Names that the parameter may have which an option sets, the likeliest first."""
+        """Names that the parameter set by an option may have, the likeliest first."""
         names = getattr(self.callback, "parameter_names", {})
         if option.name in names:
             return [names[option.name]]
-        known = (option.name, PARAMETER_OF.get(option.opts[0]))
-        return [name for name in known if name is not None]
+        candidates = [option.name]
+        if option.opts[0] in PARAMETER_OF:
+            candidates.append(PARAMETER_OF[option.opts[0]])
+        return candidates
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments first, then the options of each ``rich_help_panel``."""
@@ -173,35 +225,46 @@ class MildCommand(typer.core.TyperCommand):
     def _with_option(self, error: MildError) -> str:
         """The message, with the option in place of the parameter."""
         name = error.parameter or ""
-        option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
-        of_array = name in ARRAYS and not isinstance(error, DataFileError)
-        known = any(option in parameter.opts for parameter in self.params)
-        message = error.message_about(option) if known and not of_array else str(error)
+        option = _option_name(name)
+        message = str(error)
+        is_about_array = name in ARRAYS and not isinstance(error, DataFileError)
+        if not is_about_array and any(option in parameter.opts for parameter in self.params):
+            message = error.message_about(option)
         return _with_option_names(with_options(message))
+
+
+def _learning_package(error: ModuleNotFoundError) -> str | None:
+    """The package to install if an import of one that learning needs has failed; None for others."""
+    module = (error.name or "").partition(".")[0]
+    return LEARNING_PACKAGES.get(module)
 
 
 def with_options(message: str) -> str:
     """A message of the library with commands and options in place of functions and keyword arguments.
 
-    A keyword argument that is no option of the command that runs stays as it is.
+    A keyword argument that is not an option of the running command stays as it is.
 
     >>> with_options("Name them: `mild.read_outcomes(FILE, scores=NAMES)`.")
     'Name them: `mild data convert FILE outcomes.parquet --scores NAMES`.'
     """
-    message = CALL.sub(_command_of_call, message)
-    known = _known_options.get()
-    return KEYWORD.sub(lambda match: _option_of_keyword(match, known), message)
+    message = CALL.sub(_command_for_call, message)
+    return KEYWORD.sub(_option_for_keyword, message)
 
 
-def _command_of_call(match: re.Match[str]) -> str:
-    options = [_as_option(*pair.split("=", 1)) for pair in match[2].split(", ")]
-    return " ".join([COMMAND_OF[match[1]], *options])
+def _command_for_call(match: re.Match[str]) -> str:
+    """The command that does what a match of ``CALL`` does in Python."""
+    words = [COMMAND_OF[match[1]]]
+    for argument in match[2].split(", "):
+        name, _, value = argument.partition("=")
+        words.append(_as_option(name, value))
+    return " ".join(words)
 
 
-def _option_of_keyword(match: re.Match[str], known: Collection[str]) -> str:
+def _option_for_keyword(match: re.Match[str]) -> str:
+    """The option for a match of ``KEYWORD``, or the match itself if the command has no such option."""
     option = _as_option(match[1], match[2])
-    name = option.partition(" ")[0]
-    if name in known:
+    name, _, _ = option.partition(" ")
+    if name in _known_options.get():
         return option
     if name in OPTIONS_OF_TUNE:
         return f"{option} of mild tune"
@@ -211,29 +274,36 @@ def _option_of_keyword(match: re.Match[str], known: Collection[str]) -> str:
 def _with_option_names(message: str) -> str:
     """An error of the library with options in place of parameters that are options of the command."""
 
-    def option_of_name(match: re.Match[str]) -> str:
-        option = OPTION_OF.get(match[0], f"--{match[0].replace('_', '-')}")
+    def option_for_name(match: re.Match[str]) -> str:
+        option = _option_name(match[0])
         if option in _known_options.get():
             return option
         return match[0]
 
-    return PARAMETER_NAME.sub(option_of_name, message)
+    return PARAMETER_NAME.sub(option_for_name, message)
+
+
+def _option_name(parameter: str) -> str:
+    """The option that sets a parameter of the library, whether a command has it or not."""
+    return OPTION_OF.get(parameter, f"--{parameter.replace('_', '-')}")
 
 
 def _as_option(name: str, value: str) -> str:
     """``overwrite=True`` as ``--overwrite``, ``query=COLUMN`` as ``--query COLUMN``."""
-    option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
+    option = _option_name(name)
     if value == "True":
         return option
     if value == "False":
         return f"--no-{option.removeprefix('--')}"
-    plain = value.strip("'")
-    # A shell would expand or divide other marks.
-    return f"{option} {plain if re.fullmatch('[A-Za-z0-9_.,-]+', plain) else value}"
+    unquoted = value.strip("'")
+    if re.fullmatch("[A-Za-z0-9_.,-]+", unquoted):
+        return f"{option} {unquoted}"
+    # A shell would expand or split on other characters.
+    return f"{option} {value}"
 
 
 class MildGroup(typer.core.TyperGroup):
-    """A group of commands that says what to use in place of a command that was removed."""
+    """A group of commands that says what to use instead of a command that was removed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
@@ -245,16 +315,15 @@ class MildGroup(typer.core.TyperGroup):
 
 
 def with_numbers(args: Sequence[str]) -> list[str]:
-    """The words of a command line, with a value after options that stand without their number.
+    """The words of a command line, with a value after every option that has been left without its number.
 
     >>> with_numbers(["--cascade", "log.csv"]), with_numbers(["--cascade", "3"])
     (['--cascade', 'any', 'log.csv'], ['--cascade', '3'])
     """
     words: list[str] = []
-    for place, word in enumerate(args):
+    for word, next_word in pairwise([*args, ""]):
         words.append(word)
-        following = args[place + 1 : place + 2]
-        if word in OPTIONAL_NUMBERS and not any(map(NUMBER.fullmatch, following)):
+        if word in OPTIONAL_NUMBERS and not NUMBER.fullmatch(next_word):
             words.append(ANY_NUMBER)
     return words
 
@@ -282,23 +351,28 @@ def _failure(
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Print warnings of mild and of solvers as one line on stderr, without the place in the source.
+    """Print warnings of mild and of solvers on one line of stderr, without the line of source code.
 
     Each message is printed once, and of solvers that stopped early only the first.
     """
-    shown: set[str] = set()
+    already_shown: set[str] = set()
     with warnings.catch_warnings():
-        usual = warnings.showwarning
+        show_as_usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            # scikit-learn has a class of this name, too.
-            convergence = category.__name__ == ConvergenceWarning.__name__
+        def show(
+            message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
+        ) -> None:
             text = " ".join(str(message).split())
-            once = category.__name__ if convergence else text
-            if not (convergence or issubclass(category, MildWarning)):
-                usual(message, category, *place, **more)
-            elif once not in shown:
-                shown.add(once)
+            # By its name, because scikit-learn has a class of this name, too.
+            if category.__name__ == ConvergenceWarning.__name__:
+                shown_once = category.__name__
+            elif issubclass(category, MildWarning):
+                shown_once = text
+            else:
+                show_as_usual(message, category, *args, **kwargs)
+                return
+            if shown_once not in already_shown:
+                already_shown.add(shown_once)
                 note(text, "warning")
 
         warnings.simplefilter("always", MildWarning)
@@ -316,12 +390,24 @@ def emit(
 ) -> None:
     """Print a result: as one JSON object on stdout, or by calling ``show``.
 
-    If it could not be written (``failed``), that is said after it, and the exit code is 1.
+    Parameters
+    ----------
+    result : mapping
+        The result as ``--json`` prints it; arrays become lists.
+    as_json : bool
+        Whether ``--json`` was given.
+    show : callable
+        Prints the result for people.
+    failed : MildError, default=None
+        Why the result could not be written to a file. It is printed after the result, and the exit code
+        is 1.
     """
     if as_json:
-        found = {} if failed is None else {"error": with_options(str(failed)), "code": failed.code}
-        content = _json_ready({**result, **found})
-        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+        content = dict(result)
+        if failed is not None:
+            content["error"] = with_options(str(failed))
+            content["code"] = failed.code
+        typer.echo(json.dumps(_json_ready(content), ensure_ascii=False, allow_nan=False))
     else:
         show()
     if failed is not None:
@@ -330,7 +416,7 @@ def emit(
 
 
 def try_writing(write: Callable[[], Path]) -> tuple[Path | None, MildError | None]:
-    """What ``write`` wrote, or why it could not, as on a full disk: what was found is then not lost."""
+    """The file that ``write`` wrote, or the error if it could not, so that the result is still printed."""
     try:
         return write(), None
     except (ArtifactError, DataFileError, OutputExistsError) as error:
@@ -350,7 +436,7 @@ def _json_ready(value: Any) -> Any:
     return value
 
 
-#: Said where a cascade decides without answers.
+#: Printed when a cascade decides without answers.
 FIRST_STEP_NOTE = (
     "this router is a cascade, and answers are not known here: each choice is a first step, after which "
     "more experts may be asked. In Python, router.direct decides without answers."
@@ -363,7 +449,7 @@ def note(text: str, kind: str = "note") -> None:
 
 
 def note_dropped_mix(before: Router, after: Router) -> None:
-    """Say it if a router has lost its mix because of other prices."""
+    """Print a note if other prices have removed the mix from a router."""
     if before.mix is not None and after.mix is None:
         note(f"other prices drop the mix of the router: {after.info.dropped_mix}.")
 
@@ -379,16 +465,23 @@ def wrapped(text: str, stream: TextIO) -> str:
         return text
     wrapper = textwrap.TextWrapper(
         max(shutil.get_terminal_size().columns, 20),
-        subsequent_indent="  " if text.startswith("- ") else "",
         break_long_words=False,
         break_on_hyphens=False,
     )
+    if text.startswith("- "):
+        wrapper.subsequent_indent = "  "
     return "\n".join(wrapper.fill(line) for line in text.split("\n"))
 
 
 def fixed(value: float | None, digits: int = 4) -> str:
-    """A number with a fixed number of digits; a dash if it is missing."""
-    return "–" if value is None or not math.isfinite(value) else decimals(value, digits)
+    """A number with a fixed number of digits; a dash if it is missing.
+
+    >>> fixed(0.25), fixed(0.25, 1), fixed(None)
+    ('0.2500', '0.2', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return decimals(value, digits)
 
 
 def percent(value: float | None) -> str:
@@ -397,7 +490,25 @@ def percent(value: float | None) -> str:
     >>> percent(0.4567), percent(None)
     ('45.7 %', '–')
     """
-    return "–" if value is None or not math.isfinite(value) else f"{decimals(100 * value, 1)} %"
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{decimals(100 * value, 1)} %"
+
+
+def seconds(value: float | None) -> str:
+    """A number of seconds; a dash if it is missing."""
+    return fixed(value, 2)
+
+
+def dollars(value: float | None) -> str:
+    """An amount of dollars without its sign; a dash if it is missing.
+
+    >>> dollars(3.2), dollars(None)
+    ('3.20', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return amount(value)
 
 
 def best_experts_first(
@@ -410,15 +521,41 @@ def best_experts_first(
     """
     names = list(columns["expert"])
     order = [names.index(name) for name in best_first]
-    return {header: [cells[row] for row in order] for header, cells in columns.items()}
+    ordered: dict[str, list[str]] = {}
+    for header, cells in columns.items():
+        ordered[header] = [cells[row] for row in order]
+    return ordered
+
+
+def columns_of(rows: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """The columns of a table that is given by its rows, which all have the same headers.
+
+    >>> columns_of([{"expert": "a", "share": "0.2"}, {"expert": "b", "share": "0.8"}])
+    {'expert': ['a', 'b'], 'share': ['0.2', '0.8']}
+    """
+    columns: dict[str, list[str]] = {header: [] for header in rows[0]}
+    for row in rows:
+        for header, cells in columns.items():
+            cells.append(row[header])
+    return columns
 
 
 def print_table(
     title: str, columns: Mapping[str, Sequence[str]], left: Collection[str] = ()
 ) -> None:
-    """Print columns of cells; the first and those in ``left`` are left-aligned, numbers stay whole.
+    """Print a table of cells that are text.
 
-    Where the terminal is too narrow for the words, the last columns follow in a table of their own.
+    Numbers are never broken into two lines. If the terminal is too narrow for the words, the last columns
+    follow in a table of their own.
+
+    Parameters
+    ----------
+    title : str
+        Printed above the table.
+    columns : mapping of str to sequence of str
+        The cells of each column by its header, the first column first.
+    left : collection of str, default=()
+        Headers of columns that are left-aligned, as the first column always is.
     """
     from rich.console import Console
     from rich.table import Table
@@ -426,43 +563,58 @@ def print_table(
 
     console = Console()
     first, *others = columns
-    widths = {
-        name: max(len(word) for cell in (name, *cells) for word in BETWEEN_WORDS.split(cell))
-        for name, cells in columns.items()
-    }
-    widths[first] = min(widths[first], NAME_WIDTH)
-    shown = [first, *others]
-    while len(shown) > 2 and sum(widths[name] + 3 for name in shown) >= console.width:
+    min_widths = {header: _longest_word((header, *columns[header])) for header in columns}
+    min_widths[first] = min(min_widths[first], NAME_WIDTH)
+    # The first column names the rows, so it is in every table.
+    shown = list(columns)
+    while len(shown) > 2 and _table_width(min_widths, shown) >= console.width:
         shown.pop()
-    longest = {name: max(map(len, (name, *columns[name]))) for name in shown}
-    tight = sum(longest[name] + 3 for name in shown) >= console.width
+    full_widths = {header: max(map(len, (header, *columns[header]))) for header in shown}
+    is_tight = _table_width(full_widths, shown) >= console.width
     # Text, not strings: a name may contain brackets, which are markup in a string.
     table = Table(title=Text(title), title_justify="left")
-    for name in shown:
-        numeric = name != first and name not in left
+    for header in shown:
+        if header == first or header in left:
+            table.add_column(Text(header), overflow="fold", min_width=min_widths[header])
+            continue
         table.add_column(
-            Text(name),
-            justify="right" if numeric else "left",
+            Text(header),
+            justify="right",
             overflow="fold",
-            width=widths[name] if numeric and tight else None,
-            min_width=widths[name],
+            width=min_widths[header] if is_tight else None,
+            min_width=min_widths[header],
         )
-    for row in zip(*(columns[name] for name in shown), strict=True):
+    for row in zip(*(columns[header] for header in shown), strict=True):
         table.add_row(*map(Text, row))
     console.print(table)
-    if len(shown) <= len(others):
-        rest = [first, *others[len(shown) - 1 :]]
-        print_table(title, {name: columns[name] for name in rest}, left)
+    remaining = others[len(shown) - 1 :]
+    if remaining:
+        print_table(title, {header: columns[header] for header in (first, *remaining)}, left)
+
+
+def _longest_word(cells: Sequence[str]) -> int:
+    """Length of the longest word in some cells; a number and its unit are one word."""
+    longest = 0
+    for cell in cells:
+        for word in BETWEEN_WORDS.split(cell):
+            longest = max(longest, len(word))
+    return longest
+
+
+def _table_width(widths: Mapping[str, int], headers: Sequence[str]) -> int:
+    """Width of a table with these columns, each with two spaces and a line, without its outer line."""
+    return sum(widths[header] + 3 for header in headers)
 
 
 def print_facts(title: str, header: str, facts: Mapping[str, str], left: bool = False) -> None:
     """Print facts by their names as a table of two columns; ``left`` aligns the values to the left."""
     columns = {header: list(facts), "": list(facts.values())}
-    print_table(title, columns, left=("",) if left else ())
+    left_columns = [""] if left else []
+    print_table(title, columns, left_columns)
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
+def progress_bar(description: str) -> Iterator[Callable[[int, int, str], None] | None]:
     """A bar on stderr, as a callback(done, total, message); None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -475,7 +627,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
     console = Console(stderr=True)
     # The speed is that of the last hour: a single step may take minutes.
     bar = Progress(console=console, speed_estimate_period=3600.0)
-    task = bar.add_task(what, total=None)
+    task = bar.add_task(description, total=None)
     # Below the bar: a long message beside it would leave the bar no room.
     line = Text("")
 
@@ -488,7 +640,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
 
 
 def shown_moment(seconds: float | None) -> str:
-    """A time for people; a dash for none."""
+    """A time for people, given in seconds since 1970; a dash if there is none."""
     if seconds is None:
-        return "–"
+        return MISSING
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_table, say, with_options
+from mild.cli.console import (
+    columns_of,
+    dollars,
+    emit,
+    fixed,
+    note,
+    percent,
+    print_table,
+    say,
+    seconds,
+    with_options,
+)
 from mild.errors import counted
-from mild.money import amount
 
 if TYPE_CHECKING:
     from mild.data.describing import Description
@@ -77,8 +87,9 @@ def describe(
     """
     from mild.data import read_outcomes
 
-    found = read_outcomes(file, **asdict(reading)).describe(**cost.arguments())
-    emit({"file": file, **found.as_dict()}, as_json, lambda: _show(file, found))
+    table = read_outcomes(file, **asdict(reading))
+    description = table.describe(**cost.arguments())
+    emit({"file": file, **description.as_dict()}, as_json, lambda: _show(file, description))
 
 
 @o.takes_options()
@@ -164,66 +175,112 @@ def split(
     """
     from mild.data import split_file
 
-    chosen = o.filled(split_file, test_size=test, random_state=seed)
-    found = split_file(
-        file, groups=group, time=time, out=out, overwrite=overwrite, query=query, **chosen
+    settings = o.filled(split_file, test_size=test, random_state=seed)
+    files = split_file(
+        file, groups=group, time=time, out=out, overwrite=overwrite, query=query, **settings
     )
+    report = {
+        "file": file,
+        **files.as_dict(),
+        "test_size": settings["test_size"],
+        "group": group,
+        "time": time,
+        "seed": settings["random_state"],
+    }
 
     def show() -> None:
-        for sentence in found.sentences:
+        for sentence in files.sentences:
             say(sentence)
 
-    report = {"file": file, **found.as_dict(), "test_size": chosen["test_size"]}
-    report |= {"group": group, "time": time, "seed": chosen["random_state"]}
     emit(report, as_json, show)
 
 
-def _show(file: str, found: Description) -> None:
-    report, quality = found.as_dict(), found.quality
+def _show(file: str, description: Description) -> None:
+    report = description.as_dict()
+    quality = description.quality
     say(f"{file}: {with_options(report['explanation'])}")
     say(f"loss = {report['cost']['words']}")
-    experts = report["experts"]
-    columns = {"expert": [expert["name"] for expert in experts]}
-    if any(expert["asked"] < report["rows"] for expert in experts):
-        columns["asked"] = [f"{expert['asked']:,}" for expert in experts]
-    has_scores = report["all_right"] is not None
-    if has_scores:
-        columns[quality] = [fixed(expert["accuracy"], 3) for expert in experts]
-    columns["mean loss"] = [fixed(expert["mean_cost"]) for expert in experts]
-    columns["oracle's share"] = [percent(expert["oracle_share"]) for expert in experts]
-    if has_scores:
-        columns["only right"] = [percent(expert["only_right"]) for expert in experts]
-    print_table(counted(len(experts), "expert"), columns)
+    _show_experts(report, quality)
     # A table of its own, so that both fit on a narrow terminal.
-    cells: dict[str, tuple[str, Callable[[Any], str]]] = {
-        "$ per 1,000 queries": ("mean_price", lambda v: "–" if v is None else amount(1000 * v)),
-        "seconds": ("mean_latency", lambda value: fixed(value, 2)),
-        "cheapest that is right": ("cheapest_and_right", percent),
-    }
-    priced = {
-        header: [cell(expert[key]) for expert in experts]
-        for header, (key, cell) in cells.items()
-        if any(expert[key] is not None for expert in experts)
-    }
-    if priced:
-        print_table("what asking costs", {"expert": columns["expert"], **priced})
-    constant, oracle = report["best_constant"], report["oracle"]
-    gains = {
-        "": [f"always {constant['expert']}", "oracle", "difference"],
-        "mean loss": [fixed(v) for v in (constant["cost"], oracle["cost"], report["headroom"])],
-    }
-    if has_scores:
-        gains[quality] = [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""]
-    print_table("what routing could gain", gains)
-    if pairs := found.pairs:
-        print_table(
-            "pairs of experts that agree",
-            {
-                "experts": [" + ".join(pair["experts"]) for pair in pairs],
-                "agree": [percent(pair["agree"]) for pair in pairs],
-                f"{quality} then": [fixed(pair["accuracy_agree"], 3) for pair in pairs],
-                "otherwise": [fixed(pair["accuracy_disagree"], 3) for pair in pairs],
-            },
-        )
-    for sentence in found.sentences:
+    _show_prices(report["experts"])
+    _show_possible_gain(report, quality)
+    if description.pairs:
+        _show_agreeing_pairs(description.pairs, quality)
+    for sentence in description.sentences:
         say(f"- {with_options(sentence)}")
+
+
+def _has_scores(report: Mapping[str, Any]) -> bool:
+    """Whether the experts have scores; a table of numbers has costs only."""
+    return report["all_right"] is not None
+
+
+def _show_experts(report: Mapping[str, Any], quality: str) -> None:
+    """Print how good every expert is."""
+    experts = report["experts"]
+    n_rows = report["rows"]
+    has_unasked_rows = any(expert["asked"] < n_rows for expert in experts)
+    rows = []
+    for expert in experts:
+        row = {"expert": expert["name"]}
+        if has_unasked_rows:
+            row["asked"] = f"{expert['asked']:,}"
+        if _has_scores(report):
+            row[quality] = fixed(expert["accuracy"], 3)
+        row["mean loss"] = fixed(expert["mean_cost"])
+        row["oracle's share"] = percent(expert["oracle_share"])
+        if _has_scores(report):
+            row["only right"] = percent(expert["only_right"])
+        rows.append(row)
+    print_table(counted(len(experts), "expert"), columns_of(rows))
+
+
+def _show_prices(experts: Sequence[Mapping[str, Any]]) -> None:
+    """Print price and latency of every expert, as far as any expert has them."""
+    columns = {"expert": [expert["name"] for expert in experts]}
+
+    def add_column(header: str, key: str, write: Callable[[Any], str]) -> None:
+        values = [expert[key] for expert in experts]
+        if any(value is not None for value in values):
+            columns[header] = [write(value) for value in values]
+
+    add_column("$ per 1,000 queries", "mean_price", _dollars_per_1000)
+    add_column("seconds", "mean_latency", seconds)
+    add_column("cheapest that is right", "cheapest_and_right", percent)
+    if len(columns) > 1:
+        print_table("what asking costs", columns)
+
+
+def _dollars_per_1000(price: float | None) -> str:
+    """Dollars for 1,000 queries, by the price of one."""
+    if price is None:
+        return dollars(None)
+    return dollars(1000 * price)
+
+
+def _show_possible_gain(report: Mapping[str, Any], quality: str) -> None:
+    """Print the best constant, the oracle, and their difference."""
+    constant = report["best_constant"]
+    oracle = report["oracle"]
+    columns = {
+        "": [f"always {constant['expert']}", "oracle", "difference"],
+        "mean loss": [fixed(constant["cost"]), fixed(oracle["cost"]), fixed(report["headroom"])],
+    }
+    if _has_scores(report):
+        columns[quality] = [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""]
+    print_table("what routing could gain", columns)
+
+
+def _show_agreeing_pairs(pairs: Sequence[Mapping[str, Any]], quality: str) -> None:
+    """Print how often two experts agree, and how good their answers are then."""
+    rows = []
+    for pair in pairs:
+        rows.append(
+            {
+                "experts": " + ".join(pair["experts"]),
+                "agree": percent(pair["agree"]),
+                f"{quality} then": fixed(pair["accuracy_agree"], 3),
+                "otherwise": fixed(pair["accuracy_disagree"], 3),
+            }
+        )
+    print_table("pairs of experts that agree", columns_of(rows))

@@ -19,7 +19,7 @@ import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_table, say
+from mild.cli.console import columns_of, dollars, emit, note, percent, print_table, say, seconds
 from mild.cli.evaluate import print_choices
 from mild.errors import MildError, install_hint
 
@@ -70,63 +70,67 @@ class _Steps:
         self.done: list[dict[str, Any]] = []
 
     def say(self, text: str) -> None:
+        """Print a line, unless the demo is quiet."""
         if not self.quiet:
             say(text)
 
     def begin(self, title: str) -> None:
+        """Begin the next numbered step."""
         number = len({step["title"] for step in self.done}) + 1
         self.title = title
         self.say(f"\n{number}. {title}")
 
     def run(self, *words: str | Path) -> dict[str, Any]:
-        """What a command prints with --json; its errors end the demo."""
-        command = shlex.join(["mild", *map(str, words)])
+        """Run a command and return what it prints with --json; its errors end the demo."""
+        arguments = list(map(str, words))
+        command = shlex.join(["mild", *arguments])
         self.say(f"   $ {command}")
         stdout = StringIO()
         with redirect_stdout(stdout):
-            code = self._mild.main(
-                [*map(str, words), "--json"], prog_name="mild", standalone_mode=False
-            )
+            code = self._mild.main([*arguments, "--json"], prog_name="mild", standalone_mode=False)
         if code:
             raise typer.Exit(code)
-        found: dict[str, Any] = json.loads(stdout.getvalue())
-        self.keep(command, found)
-        return found
+        result: dict[str, Any] = json.loads(stdout.getvalue())
+        self.keep(command, result)
+        return result
 
     def keep(self, command: str, result: Mapping[str, Any]) -> None:
+        """Keep the result of a command for the JSON output of the demo."""
         self.done.append({"title": self.title, "command": command, "result": dict(result)})
 
 
 def _tour(mild: Any, folder: Path, as_json: bool) -> None:
-    """The main job on the table that comes with mild."""
+    """Describe, tune, evaluate, explain and report, on the table that comes with mild."""
     from mild.evaluation.figures import named_baselines
 
     start = time.perf_counter()
     train, test = _write_tables(folder)
-    router, page = folder / "router", folder / "report.html"
+    router = folder / "router"
+    page = folder / "report.html"
     steps = _Steps(mild, as_json)
 
     steps.begin("What is in the table")
-    found = steps.run("data", "describe", train)
+    description = steps.run("data", "describe", train)
     if not as_json:
-        _show_table(found)
+        _show_table(description)
 
     steps.begin("Find the best router for it")
-    found = steps.run("tune", train, *GOAL, "--out", router, "--overwrite")
-    steps.say(f"   {found['verdict']['sentence']}")
-    if found.get("target"):
-        steps.say(f"   {found['target']['sentence']}")
+    tuned = steps.run("tune", train, *GOAL, "--out", router, "--overwrite")
+    steps.say(f"   {tuned['verdict']['sentence']}")
+    if tuned.get("target"):
+        steps.say(f"   {tuned['target']['sentence']}")
 
     steps.begin("Does it pay on rows that it has not seen?")
-    found = steps.run("evaluate", test, "--router", router, "--save")
+    evaluation = steps.run("evaluate", test, "--router", router, "--save")
     if not as_json:
-        rows = found["summary"]["n_known"]
-        print_choices(f"on {rows:,} rows", "choice", named_baselines(found["baselines"]))
-    steps.say(f"   {found['verdict']['sentence']}")
+        n_rows = evaluation["summary"]["n_known"]
+        print_choices(f"on {n_rows:,} rows", "choice", named_baselines(evaluation["baselines"]))
+    steps.say(f"   {evaluation['verdict']['sentence']}")
 
     steps.begin("Three queries, and the reason for each choice")
     for query in QUERIES:
-        steps.say(f"   {steps.run('explain', router, query)['sentence']}")
+        explanation = steps.run("explain", router, query)
+        steps.say(f"   {explanation['sentence']}")
 
     has_gateway = find_spec("mild_gateway") is not None
     if has_gateway:
@@ -136,14 +140,14 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
     steps.begin("The report")
     steps.run("report", router, "--out", page, "--overwrite")
     steps.say(f"   Written to {page.resolve()}: open it in a browser.")
-    seconds = time.perf_counter() - start
+    duration = time.perf_counter() - start
     result = {
         "folder": str(folder),
         "report": str(page),
-        "seconds": round(seconds, 2),
+        "seconds": round(duration, 2),
         "steps": steps.done,
     }
-    emit(result, as_json, lambda: say(f"\n{seconds:.0f} s. Everything is in {folder}/."))
+    emit(result, as_json, lambda: say(f"\n{duration:.0f} s. Everything is in {folder}/."))
     if not has_gateway:
         note(
             "mild-gateway, which serves routers as chat models, is not installed; to see it in the demo, "
@@ -152,42 +156,45 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
 
 
 def _write_tables(folder: Path) -> tuple[Path, Path]:
-    """The table that comes with mild in two files: to learn from and to judge by."""
+    """Write the table that comes with mild to two files: to learn from and to judge by."""
     from mild.data import write_outcomes
     from mild.data.datasets import load_outcomes
     from mild.errors import DataFileError, OutputExistsError
 
-    files = folder / "train.parquet", folder / "test.parquet"
-    own = {*(file.name for file in files), "router", "report.html"}
+    train = folder / "train.parquet"
+    test = folder / "test.parquet"
+    of_the_demo = {train.name, test.name, "router", "report.html"}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        others = sorted(path.name for path in folder.iterdir() if path.name not in own)
+        names = {path.name for path in folder.iterdir()}
     except OSError as error:
         raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
+    others = sorted(names - of_the_demo)
     if others:
         raise OutputExistsError(
             f"the output folder must be new, empty, or that of an earlier demo; {folder} holds "
             f"{others[0]!r}. Choose another --out."
         )
-    for table, file in zip(load_outcomes().split(TEST_SHARE), files, strict=True):
-        write_outcomes(table, file, overwrite=True)
-    return files
+    train_table, test_table = load_outcomes().split(TEST_SHARE)
+    write_outcomes(train_table, train, overwrite=True)
+    write_outcomes(test_table, test, overwrite=True)
+    return train, test
 
 
-def _show_table(found: Mapping[str, Any]) -> None:
-    from mild.money import amount
-
-    experts = found["experts"]
-    print_table(
-        f"{found['rows']:,} questions, {len(experts)} experts",
-        {
-            "expert": [one["name"] for one in experts],
-            "accuracy": [percent(one["accuracy"]) for one in experts],
-            "only right": [percent(one["only_right"]) for one in experts],
-            "$ per 1,000": [amount(1000 * one["mean_price"]) for one in experts],
-            "seconds": [fixed(one["mean_latency"], 2) for one in experts],
-        },
-    )
+def _show_table(description: Mapping[str, Any]) -> None:
+    """Print how good, expensive and fast each expert of the table is."""
+    rows = []
+    for expert in description["experts"]:
+        rows.append(
+            {
+                "expert": expert["name"],
+                "accuracy": percent(expert["accuracy"]),
+                "only right": percent(expert["only_right"]),
+                "$ per 1,000": dollars(1000 * expert["mean_price"]),
+                "seconds": seconds(expert["mean_latency"]),
+            }
+        )
+    print_table(f"{description['rows']:,} questions, {len(rows)} experts", columns_of(rows))
 
 
 def _ask_gateway(steps: _Steps) -> None:
@@ -219,11 +226,11 @@ def _ask_gateway(steps: _Steps) -> None:
 
 
 def _address_of(process: subprocess.Popen[str]) -> str:
-    """Where a gateway that was just started listens, from its first line."""
+    """The address of a gateway that was just started, which its first line names."""
     assert process.stdout is not None
     for word in process.stdout.readline().split():
         if word.startswith("http"):
             return word
     _, messages = process.communicate(timeout=PATIENCE)
-    reason = messages.strip().removeprefix("error: ")
-    raise MildError(f"the gateway of the demo did not start: {reason or 'it gave no reason.'}")
+    reason = messages.strip().removeprefix("error: ") or "it gave no reason."
+    raise MildError(f"the gateway of the demo did not start: {reason}")

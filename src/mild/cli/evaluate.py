@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,8 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import (
     best_experts_first,
+    columns_of,
+    dollars,
     emit,
     fixed,
     note,
@@ -19,16 +20,19 @@ from mild.cli.console import (
     print_facts,
     print_table,
     say,
+    seconds,
     try_writing,
     with_options,
 )
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
-from mild.errors import OptionError
-from mild.money import amount
+from mild.errors import OptionError, counted
 
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.data import OutcomeTable
+    from mild.evaluation.evaluate import Evaluation
+
+NO_BREAK_SPACE = "\u00a0"
 
 
 @o.takes_options("mild.evaluation.evaluate:evaluate")
@@ -63,119 +67,147 @@ def evaluate(
     from mild.evaluation.evaluate import evaluate as judge
 
     source = OutcomeSource(data, reading, cost, group)
-    saved = load(router)
-    table = read_known(saved, source)
-    found = judge(
-        saved,
+    saved_router = load(router)
+    table = read_known(saved_router, source)
+    evaluation = judge(
+        saved_router,
         table,
         **source.arguments,
         **o.given(keep_seen=keep_seen, confidence=confidence, random_state=seed),
     )
-    for sentence in found.notes:
+    for sentence in evaluation.notes:
         note(sentence)
-    note_findings(found.judged.task.table)
-    if found.warning is not None:
-        note(found.warning, "warning")
-    report = {"router": str(router), "data": data, **found.as_dict()}
-    file, failed = None, None
+    note_findings(evaluation.judged.task.table)
+    if evaluation.warning is not None:
+        note(evaluation.warning, "warning")
+    report = {"router": str(router), "data": data, **evaluation.as_dict()}
+    failed = None
     if save:
-        file, failed = try_writing(lambda: found.save(router, split="a separate table"))
-        report["saved"] = None if file is None else str(file)
-
-    def show() -> None:
-        say(loss_line(report))
-        rows = report["summary"]["n_known"]
-        print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
-        if found.warning is not None:
-            which = "these" if found.overlap["same_data_as_fit"] else "some of these"
-            say(f"The router was fitted on {which} rows, so this is no verdict on new ones:")
-        for sentence in found.sentences:
-            say(with_options(sentence))
+        report["saved"] = None
+        file, failed = try_writing(lambda: evaluation.save(router, split="a separate table"))
         if file is not None:
-            say(f"Written to {file}.")
+            report["saved"] = str(file)
+    emit(report, as_json, lambda: _show(evaluation, report), failed)
 
-    emit(report, as_json, show, failed)
+
+def _show(evaluation: Evaluation, report: Mapping[str, Any]) -> None:
+    """Print the tables and the verdict."""
+    say(loss_line(report))
+    print_evaluation(report, f"on {counted(report['summary']['n_known'], 'row')}")
+    if evaluation.warning is not None:
+        rows = "some of these rows"
+        if evaluation.overlap["same_data_as_fit"]:
+            rows = "these rows"
+        say(f"The router was fitted on {rows}, so this is no verdict on new ones:")
+    for sentence in evaluation.sentences:
+        say(with_options(sentence))
+    if report.get("saved") is not None:
+        say(f"Written to {report['saved']}.")
 
 
 def read_known(router: Router, source: OutcomeSource) -> OutcomeTable:
-    """Known outcomes to judge a router by."""
+    """The table of known outcomes that a router is judged by."""
     if router.text is None and source.file is None:
         raise OptionError("name a table: this router was fitted on columns of numbers.")
     return source.read("test", findings=False, features=router.feature_names)
 
 
 def print_evaluation(report: Mapping[str, Any], title: str) -> None:
-    """Print the tables of an evaluation."""
-    from mild.evaluation.figures import named_baselines
+    """Print the tables of an evaluation, which is given as ``Evaluation.as_dict`` has it."""
+    from mild.evaluation.figures import ORACLE_NOTE, named_baselines
 
-    figures = report["summary"]
     if report["left_out"] is not None:
         note(report["left_out"])
     # Not as a title, which would be broken to the width of a narrow table.
     say(f"{title}:")
     print_choices("", "choice", named_baselines(report["baselines"]), report["quality_name"])
-    cascade, shares = report.get("cascade"), {"router's share": figures["shares"]}
-    if cascade is not None:
-        _print_steps(cascade["steps"], report["quality_name"])
-        shares = {"asked": cascade["asked"], "answer given": figures["shares"]}
+    if report.get("cascade") is not None:
+        _print_steps(report["cascade"]["steps"], report["quality_name"])
     target = report.get("verdict", {}).get("target")
     if target is None:
-        facts = {
-            "best single expert minus perfect choice": fixed(figures["headroom"]),
-            "share of the possible gain": fixed(figures["headroom_captured"], 3),
-        }
-        if "minority_recall" in report:
-            facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
-        print_facts("possible gain", "loss", facts)
+        _print_possible_gain(report)
     else:
         _print_target(target, report["verdict"]["confidence"])
-    columns = {
-        "expert": report["experts"],
-        **{name: [fixed(value, 3) for value in values] for name, values in shares.items()},
-        "oracle's share": [fixed(value, 3) for value in figures["oracle_shares"]],
-        "recall": [fixed(value, 3) for value in figures["recall"]],
-        "mean loss": [fixed(value) for value in report["constant_losses"]],
-    }
-    dollars = report.get("dollars_per_1000")
-    if dollars is not None:
-        columns["$ per 1,000"] = [
-            "–" if math.isnan(value) else amount(value) for value in dollars["experts"]
-        ]
-    print_table("experts", best_experts_first(columns, report["best_first"]))
-    if dollars is not None:
-        from mild.evaluation.figures import ORACLE_NOTE
-
+    _print_experts(report)
+    if report.get("dollars_per_1000") is not None:
         say(ORACLE_NOTE)
+
+
+def _print_possible_gain(report: Mapping[str, Any]) -> None:
+    """Print what a perfect choice would gain, and how much of it the router does."""
+    figures = report["summary"]
+    facts = {
+        "best single expert minus perfect choice": fixed(figures["headroom"]),
+        "share of the possible gain": fixed(figures["headroom_captured"], 3),
+    }
+    if "minority_recall" in report:
+        facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
+    print_facts("possible gain", "loss", facts)
+
+
+def _print_experts(report: Mapping[str, Any]) -> None:
+    """Print how often the router and the oracle ask each expert, and what the expert costs."""
+    figures = report["summary"]
+    columns = {"expert": report["experts"]}
+    if report.get("cascade") is None:
+        columns["router's share"] = _shares(figures["shares"])
+    else:
+        # A cascade asks more experts than it takes answers from.
+        columns["asked"] = _shares(report["cascade"]["asked"])
+        columns["answer given"] = _shares(figures["shares"])
+    columns["oracle's share"] = _shares(figures["oracle_shares"])
+    columns["recall"] = _shares(figures["recall"])
+    columns["mean loss"] = [fixed(loss) for loss in report["constant_losses"]]
+    if report.get("dollars_per_1000") is not None:
+        columns["$ per 1,000"] = list(map(dollars, report["dollars_per_1000"]["experts"]))
+    print_table("experts", best_experts_first(columns, report["best_first"]))
+
+
+def _shares(values: Iterable[float]) -> list[str]:
+    return [fixed(value, 3) for value in values]
 
 
 def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
     """Print the steps of a cascade, with the rows that end in each."""
-    rows = [{**step, "loss": None} for step in steps]
+    figures = []
+    for step in steps:
+        figures.append(
+            {
+                "rows": f"{step['rows']:,}",
+                "share": percent(step["share"]),
+                "gate's estimate": percent(step["estimated"]),
+            }
+        )
     print_choices(
         "steps of the cascade, and the rows that end there",
         "step",
-        rows,
+        [{**step, "loss": None} for step in steps],
         quality,
-        {
-            "rows": [f"{step['rows']:,}" for step in steps],
-            "share": [percent(step["share"]) for step in steps],
-            "gate's estimate": [percent(step["estimated"]) for step in steps],
-        },
+        columns_of(figures),
     )
 
 
 def _print_target(target: Mapping[str, Any], confidence: float) -> None:
-    """Print what the router does of its target, against its reference."""
+    """Print how the router meets each part of its target, against its reference."""
     from mild.report import target_lines
 
     lines = target_lines(target)
-    headers = {"figure": "name", "": "estimate", "from": "low", "to": "high", "asked for": "limit"}
-    columns = {
-        header: [line[key].replace("\u00a0", " ") for line in lines]
-        for header, key in headers.items()
-    }
+    if not lines:
+        return
+    rows = []
+    for line in lines:
+        cells = {key: text.replace(NO_BREAK_SPACE, " ") for key, text in line.items()}
+        rows.append(
+            {
+                "figure": cells["name"],
+                "": cells["estimate"],
+                "from": cells["low"],
+                "to": cells["high"],
+                "asked for": cells["limit"],
+            }
+        )
     say(f"against always {target['reference']}, with {100 * confidence:g} % intervals:")
-    print_table("", columns)
+    print_table("", columns_of(rows))
 
 
 def print_choices(
@@ -185,19 +217,36 @@ def print_choices(
     quality: str = "accuracy",
     more: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
-    """Print quality, loss, dollars and seconds of each row; a figure that no row has is left out.
+    """Print quality, loss, dollars and seconds of several ways to choose, such as routers and experts.
 
-    ``more`` are further columns, of the first rows.
+    A figure that no row has is left out.
+
+    Parameters
+    ----------
+    title : str
+        Printed above the table.
+    header : str
+        Header of the first column, which has the names of the rows.
+    rows : sequence of mapping
+        A name and the figures: "name", "accuracy", "loss", "dollars_per_1000" and "seconds", None where
+        a figure is missing.
+    quality : str, default="accuracy"
+        Header of the quality; an accuracy is printed in percent.
+    more : mapping of str to sequence of str, default={}
+        Further columns by their headers, which may be shorter than the others.
     """
     columns = {header: [row["name"] for row in rows]}
-    for name, key, write in (
-        (quality, "accuracy", percent if quality == "accuracy" else fixed),
-        ("loss", "loss", fixed),
-        ("$ per 1,000", "dollars_per_1000", amount),
-        ("seconds", "seconds", lambda value: fixed(value, 2)),
-    ):
-        if any(row[key] is not None for row in rows):
-            columns[name] = ["–" if row[key] is None else write(row[key]) for row in rows]
+
+    def add_column(name: str, key: str, write: Callable[[float | None], str]) -> None:
+        values = [row[key] for row in rows]
+        if any(value is not None for value in values):
+            columns[name] = [write(value) for value in values]
+
+    add_column(quality, "accuracy", percent if quality == "accuracy" else fixed)
+    add_column("loss", "loss", fixed)
+    add_column("$ per 1,000", "dollars_per_1000", dollars)
+    add_column("seconds", "seconds", seconds)
     for name, cells in more.items():
-        columns[name] = [*cells, *[""] * (len(rows) - len(cells))]
+        n_missing = len(rows) - len(cells)
+        columns[name] = [*cells, *[""] * n_missing]
     print_table(title, columns)

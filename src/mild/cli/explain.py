@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,9 @@ from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import (
+    MISSING,
     best_experts_first,
+    columns_of,
     emit,
     fixed,
     note,
@@ -73,28 +75,35 @@ def explain(
 
     if query is None:
         if answers is not None or prices.beta is not None or prices.price_weight is not None:
-            rule = "must be given with --answers, --beta or --price-weight."
-            raise OptionError(f"QUERY {rule}", parameter="query")
+            raise OptionError(
+                "QUERY must be given with --answers, --beta or --price-weight.", parameter="query"
+            )
         _describe(folder, as_json)
         return
     # Under other prices the router does not decide by its target, and does not state it.
-    saved = load(folder)
-    router = saved.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
-    note_dropped_mix(saved, router)
-    known_answers = None if answers is None else _json(answers, dict, ANSWERS, "answers")
-    vectors = router.text is not None and router.text.kind == "vectors"
-    text = sys.stdin.read() if query == "-" else query
-    asked = _json(text, list, VECTOR, "query") if vectors else text
-    found = router.explain(asked, answers=known_answers, **o.given(most=most))
-    if not vectors and not text.strip():
-        note("the query is empty: there is nothing to route by.", "warning")
+    saved_router = load(folder)
+    router = saved_router.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    note_dropped_mix(saved_router, router)
+    known_answers = None
+    if answers is not None:
+        known_answers = _read_json(answers, dict, ANSWERS, "answers")
+    text = query
+    if query == "-":
+        text = sys.stdin.read()
+    if router.text is not None and router.text.kind == "vectors":
+        vector = _read_json(text, list, VECTOR, "query")
+        explanation = router.explain(vector, answers=known_answers, **o.given(most=most))
+    else:
+        explanation = router.explain(text, answers=known_answers, **o.given(most=most))
+        if not text.strip():
+            note("the query is empty: there is nothing to route by.", "warning")
+    result = {"query": text, **explanation.as_dict()}
+    sentences = list(explanation.sentences)
     target = router.info.target
-    result = {"query": text, **found.as_dict()}
-    target_sentence = None
     if target is not None:
         result["target"] = target.as_dict()
-        target_sentence = with_options(target.sentence)
-    emit(result, as_json, lambda: _show(found, target_sentence))
+        sentences.append(with_options(target.sentence))
+    emit(result, as_json, lambda: _show(explanation, sentences))
 
 
 def _describe(folder: Path, as_json: bool) -> None:
@@ -103,28 +112,34 @@ def _describe(folder: Path, as_json: bool) -> None:
     from mild.artifact.versions import find_version
 
     router = load(folder)
-    files = [file for file in sorted(find_version(folder)[0].iterdir()) if file.is_file()]
-    sizes = {file.name: file.stat().st_size for file in files}
+    version_folder, *_ = find_version(folder)
+    sizes = {}
+    for file in sorted(version_folder.iterdir()):
+        if file.is_file():
+            sizes[file.name] = file.stat().st_size
     report = {"folder": str(folder), **router.as_dict(), "bytes": sizes}
     emit(report, as_json, lambda: _show_router(report, router.facts))
 
 
 def _show_router(report: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+    """Print the facts about a router, and its experts."""
     size = f"{sum(report['bytes'].values()):,} bytes"
-    shown = {**facts, "size": size}
+    shown_facts = {**facts, "size": size}
     if "target" in facts:
-        shown["target"] = with_options(facts["target"])
-    print_facts(report["folder"], "router", shown, left=True)
+        shown_facts["target"] = with_options(facts["target"])
+    print_facts(report["folder"], "router", shown_facts, left=True)
     names = report["experts"]
-    margins = ["–"] * len(names)
-    if report["margins"] is not None:
+    if report["margins"] is None:
+        margins = [MISSING] * len(names)
+    else:
         margins = [f"{margin:.4g}" for margin in report["margins"]]
     indices = [str(index) for index in range(len(names))]
     columns = {"expert": names, "index": indices, "margin": margins}
     print_table("experts", best_experts_first(columns, report["best_first"]))
 
 
-def _json(text: str, kind: type, rule: str, parameter: str) -> Any:
+def _read_json(text: str, kind: type, rule: str, parameter: str) -> Any:
+    """A value of this kind from an option; ``rule`` is the message if it is anything else."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
@@ -134,39 +149,59 @@ def _json(text: str, kind: type, rule: str, parameter: str) -> Any:
     return value
 
 
-def _show(found: Explanation, target: str | None) -> None:
+def _show(explanation: Explanation, sentences: Sequence[str]) -> None:
+    """Print the reasons for a choice: sentences, estimates of the experts, and parts of the query."""
+    for sentence in sentences:
+        say(sentence)
+    is_cascade = explanation.first_step is not None
+    title = "experts"
+    if is_cascade:
+        title = "experts, as the router without answers sees them"
+    _show_estimates(title, explanation)
+    if is_cascade:
+        return
+    if explanation.evidence:
+        _show_evidence(explanation)
+    else:
+        say("There is no evidence to show: the choice does not depend on single words.")
+
+
+def _show_estimates(title: str, explanation: Explanation) -> None:
+    """Print what the router expects of each expert; a star marks the one that is asked."""
+    columns = {}
+    for header, values in explanation.columns.items():
+        if header == "expert":
+            columns[header] = [_with_star(name, explanation.expert) for name in values]
+        else:
+            columns[header] = [fixed(value) for value in values]
+    print_table(title, columns)
+
+
+def _with_star(name: str, asked: str) -> str:
+    if name == asked:
+        return f"{name} *"
+    return name
+
+
+def _show_evidence(explanation: Explanation) -> None:
+    """Print how much each part of the query adds to the lead over the runner-up."""
     from mild.artifact.explanation import SHOWN_AS
 
-    for sentence in (*found.sentences, target):
-        if sentence is not None:
-            say(sentence)
-    columns = found.columns
-    names = [name + " *" * (name == found.expert) for name in columns.pop("expert")]
-    figures = {name: [fixed(value) for value in values] for name, values in columns.items()}
-    cascade = found.first_step is not None
-    title = "experts, as the router without answers sees them" if cascade else "experts"
-    print_table(title, {"expert": names, **figures})
-    if cascade:
-        return
-    if not found.evidence:
-        say("There is no evidence to show: the choice does not depend on single words.")
-        return
-    parts = [entry.part for entry in found.evidence]
-    effects = [entry.effect for entry in found.evidence]
-    unit = SHOWN_AS.get(found.unit, found.unit)
-    title = f"decrease of the lead over {found.runner_up} without it, in {unit}"
-    if found.method == "terms":
-        title = f"contribution to the lead over {found.runner_up}, in {unit}"
-        parts, effects = [*parts, "all others"], [*effects, found.others]
-    # As they are shown, without a negative zero.
-    effects = [round(effect, 4) + 0.0 for effect in effects]
-    supported = [
-        found.expert if effect > 0 else str(found.runner_up) if effect < 0 else "neither"
-        for effect in effects
-    ]
-    columns = {
-        "part of the query": parts,
-        "supports": supported,
-        "effect": [f"{effect:+.4f}" for effect in effects],
-    }
-    print_table(title, columns, left=("supports",))
+    unit = SHOWN_AS.get(explanation.unit, explanation.unit)
+    effects = [(entry.part, entry.effect) for entry in explanation.evidence]
+    title = f"decrease of the lead over {explanation.runner_up} without it, in {unit}"
+    if explanation.method == "terms":
+        title = f"contribution to the lead over {explanation.runner_up}, in {unit}"
+        effects.append(("all others", explanation.others))
+    rows = []
+    for part, effect in effects:
+        # As it is shown, without a negative zero.
+        rounded = round(effect, 4) + 0.0
+        if rounded > 0:
+            supported = explanation.expert
+        elif rounded < 0:
+            supported = str(explanation.runner_up)
+        else:
+            supported = "neither"
+        rows.append({"part of the query": part, "supports": supported, "effect": f"{rounded:+.4f}"})
+    print_table(title, columns_of(rows), left=("supports",))

@@ -27,7 +27,8 @@ ENTRY_POINT_GROUP = "mild.commands"
 GATEWAY = "mild-gateway"
 #: Names that are kept for mild-gateway, whether it is installed or not.
 GATEWAY_COMMANDS = (
-    "collect", "serve", "check", "reload", "replay", "learn", "keys", "ledger", "feedback",
+    "collect", "serve", "check", "replay", "learn", "keys", "ledger", "feedback",
+    "import-litellm",
 )  # fmt: skip
 #: Settings of every group of commands.
 GROUP_SETTINGS: dict[str, Any] = {
@@ -45,8 +46,10 @@ class CommandGroup:
 
     Attributes
     ----------
-    group : a function without parameters, whose name and docstring are the name and the help of the group
-    commands : name -> function
+    group : callable
+        A function without parameters, whose name and docstring are the name and the help of the group.
+    commands : mapping of str to callable
+        The functions of the commands, by their names.
     """
 
     group: Callable[[], None]
@@ -110,7 +113,17 @@ class ExtensibleGroup(MildGroup):
 
 
 def load_extension(name: str) -> Any:
-    """The command of another distribution, as an object of click; None if there is none of this name.
+    """Load the command of another distribution, as an object of click.
+
+    Parameters
+    ----------
+    name : str
+        Name of the command.
+
+    Returns
+    -------
+    click.Command or None
+        None if no distribution has a command of this name.
 
     Raises
     ------

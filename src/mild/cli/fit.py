@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -11,7 +12,11 @@ from mild.cli import options as o
 from mild.cli.console import best_experts_first, emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
 from mild.cli.outcomes import OutcomeSource, loss_line
-from mild.errors import OptionError
+from mild.errors import OptionError, counted
+
+if TYPE_CHECKING:
+    from mild.features import TextFeatures
+    from mild.tuning.fit import FittedData
 
 
 @dataclass(frozen=True)
@@ -65,32 +70,14 @@ def fit(
     from mild.tuning.fitting import make_router
 
     execution.check()
-    arguments = params.arguments()
+    parameters = params.arguments()
     source = OutcomeSource(data, reading, cost)
-    chosen = o.filled(fit_router, router=router, random_state=seed)
-    unfitted = make_router(chosen["router"], arguments, chosen["random_state"])
+    settings = o.filled(fit_router, router=router, random_state=seed)
+    unfitted = make_router(settings["router"], parameters, settings["random_state"])
     features = text.features()
     check_target(out, overwrite)
-    facts: dict[str, Any] = {}
     if execution.engine == "ray":
-        from mild.distributed.fitting import fit_dataset
-
-        if data is None:
-            raise OptionError(
-                "--engine ray is for Parquet files: name a file, a folder or an address."
-            )
-        with progress_bar("fitting") as progress:
-            fitted = fit_dataset(
-                data,
-                unfitted,
-                cost.terms(),
-                reading=vars(reading),
-                text=features,
-                address=execution.address,
-                progress=progress,
-            )
-        if fitted.router.info.data is not None:
-            facts["rows"] = fitted.router.info.data.rows
+        fitted = _fit_on_ray(unfitted, features, source, execution.address)
     else:
         table = source.read()
         with progress_bar("fitting") as progress:
@@ -98,20 +85,49 @@ def fit(
     folder = fitted.router.save(out, overwrite=overwrite)
     for sentence in fitted.notes:
         note(sentence)
-    training = evaluate_fit(fitted, random_state=chosen["random_state"]).as_dict()
+    training = evaluate_fit(fitted, random_state=settings["random_state"]).as_dict()
     # Training data cannot say whether routing pays.
     del training["verdict"]
-    result = {"router": str(folder), **fitted.as_dict(), **facts, "training": training}
+    result = {"router": str(folder), **fitted.as_dict()}
+    if execution.engine == "ray" and fitted.router.info.data is not None:
+        # The figures are for a sample of these.
+        result["rows"] = fitted.router.info.data.rows
+    result["training"] = training
     emit(result, as_json, lambda: _show(result))
 
 
-def _show(result: dict[str, Any]) -> None:
+def _fit_on_ray(
+    unfitted: Any,
+    features: str | TextFeatures | None,
+    source: OutcomeSource,
+    address: str | None,
+) -> FittedData:
+    """Fit a linear router on Parquet files, on the processors of a Ray cluster."""
+    from mild.distributed.fitting import fit_dataset
+
+    if source.file is None:
+        raise OptionError("--engine ray is for Parquet files: name a file, a folder or an address.")
+    with progress_bar("fitting") as progress:
+        return fit_dataset(
+            source.file,
+            unfitted,
+            source.cost.terms(),
+            reading=vars(source.reading),
+            text=features,
+            address=address,
+            progress=progress,
+        )
+
+
+def _show(result: Mapping[str, Any]) -> None:
+    """Print the figures for the training rows, and where the router is."""
     training = result["training"]
     say(loss_line(result))
-    rows = training["summary"]["n_known"]
-    where = f"{rows:,} of the {result['rows']:,}" if "rows" in result else f"the {rows:,}"
-    one = result.get("rows", rows) == 1
-    print_evaluation(training, f"on {where} training row{'' if one else 's'} (optimistic)")
+    n_known = training["summary"]["n_known"]
+    rows = f"the {counted(n_known, 'training row')}"
+    if "rows" in result:
+        rows = f"{n_known:,} of the {counted(result['rows'], 'training row')}"
+    print_evaluation(training, f"on {rows} (optimistic)")
     if result["margins"] is not None:
         margins = [f"{margin:.4g}" for margin in result["margins"]]
         columns = {"expert": training["experts"], "margin": margins}

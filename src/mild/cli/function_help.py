@@ -12,6 +12,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 # The first line of a parameter in a docstring, which may name several.
@@ -24,6 +25,30 @@ _DETECTED = re.compile(r"[;,.]? None detects it")
 _TYPE = re.compile(r"^(?:float|int|bool|str)(?: >= 0)?, ")
 _CODE = re.compile(r"``([^`]+)``")
 _QUOTED = re.compile(r'"([^"\s]+)"')
+# A type such as ``str or None`` or ``ndarray of shape (n, p)``: words and brackets, no sentence.
+_ONE_TYPE = r"(?:\{[^}]*\}|[\w.-]+(?: (?:of|to) (?:shape \([^)]*\)|[\w.-]+))*)"
+_TYPE_LINE = re.compile(rf"{_ONE_TYPE}(?:(?:,| or|, or) {_ONE_TYPE})*(?:, default=.*)?")
+
+
+def is_type(text: str, next_line: str) -> bool:
+    """Whether what follows the colon of an entry is a type, which the next line then describes.
+
+    Entries are written as ``name : type, default=...`` with an indented description, or as
+    ``name : description``.
+
+    >>> is_type("str or list of str, default=None", "    Column of the query.")
+    True
+    >>> is_type("column of the query", "    or several of them")
+    False
+    """
+    description = next_line.strip()
+    is_indented = next_line.startswith(" ")
+    if not description or not is_indented or not _TYPE_LINE.fullmatch(text):
+        return False
+    if ", default=" in text:
+        # It may begin with a value, such as "local".
+        return not description[0].islower()
+    return description[0].isupper()
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -52,18 +77,33 @@ def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
     ...     '''
     >>> parameter_texts(split)
     {'rows': 'what is split, and how', 'test_size': 'what is split, and how'}
+    >>> def share(rows, test_size=0.3):
+    ...     '''Share.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     test_size : float, default=0.3
+    ...         Share of the rows.
+    ...     '''
+    >>> parameter_texts(share)
+    {'test_size': 'Share of the rows.'}
     """
     _, _, section = (inspect.getdoc(function) or "").partition("\nParameters\n----------\n")
     texts: dict[str, str] = {}
     names: list[str] = []
-    for line in section.splitlines():
+    lines = section.splitlines()
+    for line, next_line in pairwise([*lines, ""]):
         entry = _ENTRY.fullmatch(line)
         if entry is not None:
             names = entry[1].replace("*", "").split(", ")
-            texts.update(dict.fromkeys(names, entry[2]))
+            text = entry[2]
+            if is_type(text, next_line):
+                # Its description follows; types and defaults are shown from the signature.
+                text = ""
+            texts.update(dict.fromkeys(names, text))
         elif line.startswith(" "):
             for name in names:
-                texts[name] += f" {line.strip()}"
+                texts[name] = f"{texts[name]} {line.strip()}".lstrip()
         elif line:
             # The heading of the next section.
             break
@@ -80,19 +120,19 @@ def find_parameter(paths: Sequence[str], name: str) -> tuple[str, Any] | None:
     is that of the first function that has the parameter. None if no function has it.
     """
     default: Any = inspect.Parameter.empty
-    found = False
+    is_known = False
     for path in paths:
         function = load_function(path)
         parameters = inspect.signature(function).parameters
         if name not in parameters:
             continue
-        if not found:
+        if not is_known:
             default = parameters[name].default
-            found = True
+            is_known = True
         text = parameter_texts(function).get(name, "")
         if text and "as in ``" not in text:
             return text, default
-    if found:
+    if is_known:
         return "", default
     return None
 

@@ -62,7 +62,7 @@ Vectors = Annotated[
 def takes_options(
     *functions: str, names: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command with options from dataclasses, and with help from Python functions.
+    """Give a command options from dataclasses, and help from Python functions.
 
     Every parameter whose type is a dataclass is replaced by one option per field. A field is an option if
     its type is ``Annotated[..., Option(...)]``; other fields keep their default. The options of a dataclass
@@ -70,10 +70,18 @@ def takes_options(
 
     Parameters
     ----------
-    functions : ``module:name`` of the functions whose parameters the options set; help and defaults of the
-        options are those of these parameters (``mild.cli.function_help``). A dataclass may name its own,
-        ``functions``
-    names : option -> parameter that it sets, where this command has another name for it; "" for none
+    functions : str
+        ``module:name`` of each function whose parameters the options set. Help and defaults of the
+        options are those of these parameters (``mild.cli.function_help``). A dataclass may name further
+        functions in an attribute ``functions``.
+    names : mapping of str to str, default={}
+        The parameter that an option sets, by the name of the option, if the names differ; "" if it sets
+        none.
+
+    Returns
+    -------
+    callable
+        A decorator of the command.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -88,9 +96,13 @@ def takes_options(
 def _with_groups(
     command: Callable[..., None], functions: tuple[str, ...]
 ) -> tuple[Callable[..., None], dict[str, tuple[str, ...]]]:
-    """The command with one option per field, and for each option the functions whose parameter it sets."""
+    """Replace each parameter whose type is a dataclass by one option per field of that dataclass.
+
+    Also returns, by option, the functions that have it as a parameter (such as "mild.tuning.fit:fit"):
+    their docstrings are its help.
+    """
+    group_fields: dict[str, list[str]] = {}
     groups: dict[str, Any] = {}
-    fields: dict[str, list[str]] = {}
     sources: dict[str, tuple[str, ...]] = {}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
@@ -99,35 +111,45 @@ def _with_groups(
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             sources[name] = functions
             continue
-        groups[name], fields[name] = group, []
-        hints = get_type_hints(group, include_extras=True)
-        for field in dataclasses.fields(group):
-            hint = hints[field.name]
-            if not hasattr(hint, "__metadata__"):
-                continue
-            option = copy.copy(hint.__metadata__[0])
-            option.rich_help_panel = option.rich_help_panel or getattr(group, "panel", None)
-            fields[name].append(field.name)
-            sources[field.name] = (*functions, *getattr(group, "functions", ()))
-            parameters.append(
-                inspect.Parameter(
-                    field.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=field.default,
-                    annotation=Annotated[hint.__origin__, option],
-                )
-            )
+        options = _options_of_group(group)
+        parameters.extend(options)
+        groups[name] = group
+        group_fields[name] = [option.name for option in options]
+        for option in options:
+            sources[option.name] = (*functions, *getattr(group, "functions", ()))
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(**{field: values.pop(field) for field in fields[name]})
+            arguments = {field: values.pop(field) for field in group_fields[name]}
+            values[name] = group(**arguments)
         command(**values)
 
-    # Typer reads both.
+    # Typer reads the signature for the names and the annotations for the options.
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {entry.name: entry.annotation for entry in parameters}
     return run, sources
+
+
+def _options_of_group(group: Any) -> list[inspect.Parameter]:
+    """The fields of a dataclass that are options, as parameters of a command."""
+    hints = get_type_hints(group, include_extras=True)
+    parameters = []
+    for field in dataclasses.fields(group):
+        hint = hints[field.name]
+        if not hasattr(hint, "__metadata__"):
+            continue
+        option = copy.copy(hint.__metadata__[0])
+        option.rich_help_panel = option.rich_help_panel or getattr(group, "panel", None)
+        parameters.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=Annotated[hint.__origin__, option],
+            )
+        )
+    return parameters
 
 
 READ_OUTCOMES = "mild.data.outcomes:read_outcomes"
@@ -184,7 +206,6 @@ class ConvertOptions:
     where: WhereOption = None
     model_column: Annotated[str | None, Option(metavar="COLUMN")] = None
     answer_column: Annotated[str | None, Option(metavar="COLUMN")] = None
-    id_column: Annotated[str | None, Option(metavar="COLUMN")] = None
     answer_kind: AnswerKind = None
     features: Annotated[str | None, Option(metavar="COLUMNS")] = None
     costs: Annotated[str | None, Option(metavar="COLUMNS")] = None
@@ -215,19 +236,23 @@ class PriceOptions:
             return None
         betas: dict[str, float] = {}
         for part in self.beta.strip().removesuffix(",").split(","):
-            name, _, value = (piece.strip() for piece in part.rpartition("="))
+            name, _, value = part.rpartition("=")
+            name = name.strip()
             try:
-                number = float(value)
-            except ValueError:
-                name = ""
+                cost = float(value)
+            except ValueError as error:
+                raise self._not_understood() from error
             if not name:
-                rule = f"must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}."
-                raise OptionError(parameter="beta", rule=rule)
+                raise self._not_understood()
             if name in betas:
                 rule = f"must name each expert once; {name!r} appears twice."
                 raise OptionError(parameter="beta", rule=rule)
-            betas[name] = number
+            betas[name] = cost
         return betas
+
+    def _not_understood(self) -> OptionError:
+        rule = f"must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}."
+        return OptionError(parameter="beta", rule=rule)
 
 
 @dataclass(frozen=True)
@@ -316,8 +341,10 @@ class EngineOptions:
             )
 
     def workers(self, jobs: int | None) -> int | None:
-        """Parallel workers: as given, or by default all on Ray."""
-        return -1 if jobs is None and self.engine == "ray" else jobs
+        """The number of parallel workers: as many as asked for; by default all of them on Ray."""
+        if jobs is None and self.engine == "ray":
+            return -1
+        return jobs
 
     @contextmanager
     def running(self, jobs: int | None = None) -> Iterator[None]:
@@ -327,7 +354,10 @@ class EngineOptions:
             return
         from mild.distributed.joblib_ray import joblib_on_ray
 
-        with joblib_on_ray(self.address, jobs if jobs is not None and jobs > 0 else None):
+        workers = None
+        if jobs is not None and jobs > 0:
+            workers = jobs
+        with joblib_on_ray(self.address, workers):
             yield
 
 
@@ -358,15 +388,19 @@ def margins_value(text: str | None) -> Any:
     names = ("theory", "uniform")
     if text is None or text in names:
         return text
-    close = difflib.get_close_matches(text, names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = ""
+    close_names = difflib.get_close_matches(text, names, n=1)
+    if close_names:
+        hint = f" Did you mean {close_names[0]!r}?"
     return number_list("margins", text, "theory, uniform, or numbers such as 1,2,0.5", hint)
 
 
 def surrogate_value(text: str | None) -> Any:
     """A surrogate as a router takes it: a name, or tau as a number."""
+    if text is None:
+        return None
     try:
-        return text if text is None else float(text)
+        return float(text)
     except ValueError:
         return text
 
@@ -378,7 +412,6 @@ def number_list(
     if text is None:
         return None
     try:
-        return [float(part) for part in text.strip().removesuffix(",").split(",")]
+        return list(map(float, text.strip().removesuffix(",").split(",")))
     except ValueError:
-        rule = f"must be {rule}; got {text!r}.{hint}"
-        raise OptionError(parameter=name, rule=rule) from None
+        raise OptionError(parameter=name, rule=f"must be {rule}; got {text!r}.{hint}") from None

@@ -33,19 +33,29 @@ class OutcomeSource:
         findings: bool = True,
         features: Sequence[str] | None = None,
     ) -> OutcomeTable:
-        """Read the table; print how it was read and, with ``findings``, what is unusual about it.
+        """Read the table, and print how it was read.
 
-        Of a table with a split column, the rows of ``part`` are taken. ``features`` are the columns that a
-        saved router was fitted on, if it was fitted on numbers.
+        Parameters
+        ----------
+        part : str, default="train"
+            The rows to take of a table with a split column.
+        findings : bool, default=True
+            Whether to print what is unusual about the table.
+        features : sequence of str, default=None
+            The columns that a saved router was fitted on, if it was fitted on numbers.
+
+        Returns
+        -------
+        OutcomeTable
         """
-        from mild.data import read_outcomes
+        from mild.data import read_part
         from mild.data.datasets import load_outcomes
 
         if self.file is None:
             table = load_outcomes(self.reading.where)
         else:
             reading = asdict(self.reading)
-            table = read_outcomes(self.file, **reading, part=part, features=features)
+            table = read_part(self.file, part, **reading, features=features)
         note(table.explanation)
         if findings:
             note_findings(table)
@@ -59,6 +69,8 @@ def note_findings(table: OutcomeTable) -> None:
 
 
 def loss_line(result: Mapping[str, Any]) -> str:
-    """What the loss is, and the kind of text features."""
-    text = "" if result.get("text") is None else f"; text features: {result['text']}"
-    return f"loss = {result['cost']['words']}{text}"
+    """The definition of the loss, and the kind of text features, if there are any."""
+    line = f"loss = {result['cost']['words']}"
+    if result.get("text") is not None:
+        line += f"; text features: {result['text']}"
+    return line

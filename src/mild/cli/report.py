@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -12,6 +13,9 @@ from mild.cli.console import emit, note, say, try_writing
 from mild.cli.evaluate import read_known
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError
+
+if TYPE_CHECKING:
+    from mild.evaluation.evaluate import Evaluation
 
 
 @o.takes_options(
@@ -73,8 +77,6 @@ def report(
       mild evaluate new.parquet --router router --save && mild report router
       mild compare log.parquet --out results.json && mild report results.json
     """
-    from mild.artifact import load
-    from mild.evaluation.evaluate import evaluate
     from mild.report import (
         check_report,
         optimism,
@@ -84,45 +86,65 @@ def report(
         write_report,
     )
 
-    target = check_report(out, overwrite)
-    source = OutcomeSource(table, reading, cost, group)
-    compared = None if comparison is None else read_comparison(comparison)
+    page = check_report(out, overwrite)
+    results = None
+    if comparison is not None:
+        results = read_comparison(comparison)
     if table is None:
-        given = {**vars(reading), **vars(cost), "group": group, "keep_seen": keep_seen}
-        for name, value in given.items():
-            if value is not None:
-                rule = "needs a table to judge the router by: give it with --table."
-                raise OptionError(f"--{name.replace('_', '-')} {rule}", parameter=name)
+        _check_no_table_options(reading, cost, group, keep_seen)
         document = read_evaluation(router)
-        if compared is not None:
-            document["comparison"] = compared
+        if results is not None:
+            document["comparison"] = results
     else:
-        saved = load(router)
-        known = read_known(saved, source)
-        found = evaluate(
-            saved,
-            known,
-            **source.arguments,
-            **o.given(keep_seen=keep_seen, confidence=confidence, random_state=seed),
-        )
-        for sentence in found.notes:
-            note(sentence)
-        document = found.document(
-            split=", ".join(reading.where) if reading.where else None,
-            comparison=compared,
+        source = OutcomeSource(table, reading, cost, group)
+        settings = o.given(keep_seen=keep_seen, confidence=confidence, random_state=seed)
+        evaluation = _evaluate(router, source, settings)
+        split = ", ".join(reading.where or ()) or None
+        document = evaluation.document(
+            split=split,
+            comparison=results,
             title=report_title(router),
             **o.given(queries=queries),
         )
     if title is not None:
         document["title"] = title
-    written, failed = try_writing(lambda: write_report(document, target, overwrite))
+    written, failed = try_writing(lambda: write_report(document, page, overwrite))
     warning = optimism(document)
     if warning is not None:
         note(warning, "warning")
+    result: dict[str, Any] = {"report": None, **document}
+    if written is not None:
+        result["report"] = str(page)
 
     def show() -> None:
         say(document["verdict"]["sentence"])
         if written is not None:
-            say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
+            say(f"Written to {page} ({page.stat().st_size / 1000:,.0f} KB).")
 
-    emit({"report": written and str(target), **document}, as_json, show, failed)
+    emit(result, as_json, show, failed)
+
+
+def _evaluate(folder: Path, source: OutcomeSource, settings: Mapping[str, Any]) -> Evaluation:
+    """Evaluate a saved router on a table, and print the notes about it."""
+    from mild.artifact import load
+    from mild.evaluation.evaluate import evaluate
+
+    router = load(folder)
+    table = read_known(router, source)
+    evaluation = evaluate(router, table, **source.arguments, **settings)
+    for sentence in evaluation.notes:
+        note(sentence)
+    return evaluation
+
+
+def _check_no_table_options(
+    reading: o.AnswerOptions, cost: o.CostOptions, group: str | None, keep_seen: bool | None
+) -> None:
+    """Refuse options about a table where none was given."""
+    values = {**vars(reading), **vars(cost), "group": group, "keep_seen": keep_seen}
+    for name, value in values.items():
+        if value is not None:
+            raise OptionError(
+                f"--{name.replace('_', '-')} needs a table to judge the router by: give it with --table.",
+                parameter=name,
+            )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 from typer import Argument, Option
@@ -14,6 +14,7 @@ from typer import Argument, Option
 from mild.cli import options as o
 from mild.cli.console import (
     FIRST_STEP_NOTE,
+    columns_of,
     emit,
     fixed,
     note,
@@ -22,10 +23,11 @@ from mild.cli.console import (
     progress_bar,
     say,
 )
-from mild.errors import OptionError
+from mild.errors import OptionError, counted
 
 if TYPE_CHECKING:
     from mild.artifact import Router
+    from mild.distributed.streaming import Routed
 
 # Files that the choices of a router of numbers can be written to.
 TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
@@ -33,6 +35,36 @@ TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
 OTHER_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx", ".npz")
 # Number of unreadable lines that are reported one by one.
 NAMED_LINES = 5
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    """Options for queries in lines and in data sets."""
+
+    query: Annotated[
+        str | None,
+        Option(
+            metavar="FIELD",
+            help="Field or column of the query. Default: as in the fit, or prompt, question, ...",
+        ),
+    ] = None
+    skip_bad: Annotated[
+        bool, Option("--skip-bad", help="Leave out lines or rows without a query.")
+    ] = False
+    probabilities: Annotated[
+        bool,
+        Option(
+            "--probabilities",
+            help="Add each expert's share of the expected reward; with --out also its expected cost.",
+        ),
+    ] = False
+
+    @property
+    def fate_of_bad(self) -> str:
+        """What becomes of a row without a query, for a sentence."""
+        if self.skip_bad:
+            return "left out"
+        return "without an expert"
 
 
 @dataclass(frozen=True)
@@ -49,7 +81,7 @@ class LineOptions:
 
 @dataclass(frozen=True)
 class DatasetOptions(o.EngineOptions):
-    """Options for datasets of Parquet, with --out."""
+    """Options for data sets of Parquet, with --out."""
 
     panel: ClassVar[str] = "Datasets, with --out"
 
@@ -93,23 +125,7 @@ def route(
             "router of numbers also a .csv, .parquet or .jsonl file.",
         ),
     ] = None,
-    query: Annotated[
-        str | None,
-        Option(
-            metavar="FIELD",
-            help="Field or column of the query. Default: as in the fit, or prompt, question, ...",
-        ),
-    ] = None,
-    skip_bad: Annotated[
-        bool, Option("--skip-bad", help="Leave out lines or rows without a query.")
-    ] = False,
-    probabilities: Annotated[
-        bool,
-        Option(
-            "--probabilities",
-            help="Add each expert's share of the expected reward; with --out also its expected cost.",
-        ),
-    ] = False,
+    queries: QueryOptions,
     where: o.WhereOption = None,
     prices: o.PriceOptions,
     as_json: Annotated[
@@ -157,205 +173,245 @@ def route(
             "FILE must be the name of a file with queries, or - for the standard input; got an empty "
             "name. To route one query: echo QUERY | mild route DIR."
         )
-    saved = load(folder)
-    router = saved.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
-    note_dropped_mix(saved, router)
+    saved_router = load(folder)
+    router = saved_router.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    note_dropped_mix(saved_router, router)
     if router.text is None and (out is None or table_suffix(out) in TABLE_OUTPUTS):
-        reads_numbers = "is for queries, and this router was fitted on numbers"
-        _refuse(lines, reads_numbers)
-        if query is not None:
-            raise OptionError(f"--query {reads_numbers}.", parameter="query")
-        if skip_bad:
-            raise OptionError(f"--skip-bad {reads_numbers}.", parameter="skip_bad")
-        needs_folder = "is for data sets, and needs --out FOLDER"
-        _refuse(dataset, needs_folder, allowed=("overwrite", "keep"))
-        if dataset.keep and out is None:
-            raise OptionError("--keep needs --out.", parameter="keep")
-        _route_numbers(router, file, where, out, dataset, probabilities, as_json)
+        _check_numbers(out, queries, lines, dataset)
+        if out is None:
+            _print_choices(router, file, where, queries.probabilities)
+        else:
+            _write_choices(router, file, where, out, dataset, as_json)
         return
     if out is None:
-        _refuse(dataset, "needs --out FOLDER and a parquet dataset")
-        if file != "-" and Path(file).is_dir():
-            raise OptionError(f"{file} is a dataset; name a folder for the output with --out.")
+        _check_lines(file, dataset)
+        n_bad = _route_queries(router, file, where, queries, lines)
     else:
-        if where:
-            raise OptionError("--where is not for datasets with --out.", parameter="where")
-        dataset.check()
-        _refuse(lines, "is for lines; leave it out with --out")
-        if file == "-":
-            raise OptionError("FILE must be a parquet file, a folder or a pattern with --out.")
-        if table_suffix(out) in TABLE_OUTPUTS:
-            raise OptionError(
-                f"--out must be a folder, which gets Parquet files; got the name of a file, {out}.",
-                parameter="out",
-            )
-        if table_suffix(file) in OTHER_TABLES:
-            raise OptionError(
-                f"FILE must be Parquet with --out; got {file}. Leave --out out and redirect the output, or "
-                f"convert the file: mild data convert {file} queries.parquet"
-            )
-    shared: dict[str, Any] = {
-        "query": query,
-        "skip_bad": skip_bad,
-        "probabilities": probabilities,
-    }
-    if out is None:
-        bad = _route_queries(router, file, where, lines, shared)
-    else:
-        bad = _route_dataset(router, file, out, dataset, shared, as_json)
+        _check_dataset(file, out, where, lines, dataset)
+        n_bad = _route_dataset(router, file, out, queries, dataset, as_json)
     if router.cascade is not None:
         note(FIRST_STEP_NOTE)
-    if bad and not skip_bad:
+    if n_bad and not queries.skip_bad:
         raise typer.Exit(1)
 
 
-def _refuse(options: LineOptions | DatasetOptions, why: str, allowed: Sequence[str] = ()) -> None:
+def _check_numbers(
+    out: str | None, queries: QueryOptions, lines: LineOptions, dataset: DatasetOptions
+) -> None:
+    """Refuse options that have no effect where the rows of a table of numbers are routed."""
+    for_queries = "is for queries, and this router was fitted on numbers"
+    _refuse(lines, for_queries)
+    if queries.query is not None:
+        raise OptionError(f"--query {for_queries}.", parameter="query")
+    if queries.skip_bad:
+        raise OptionError(f"--skip-bad {for_queries}.", parameter="skip_bad")
+    _refuse(dataset, "is for data sets, and needs --out FOLDER", allowed=("overwrite", "keep"))
+    if dataset.keep and out is None:
+        raise OptionError("--keep needs --out.", parameter="keep")
+
+
+def _check_lines(file: str, dataset: DatasetOptions) -> None:
+    """Refuse options and files that are for data sets, where lines are routed."""
+    _refuse(dataset, "needs --out FOLDER and a Parquet data set")
+    if file != "-" and Path(file).is_dir():
+        raise OptionError(f"{file} is a data set; name a folder for the output with --out.")
+
+
+def _check_dataset(
+    file: str, out: str, where: list[str] | None, lines: LineOptions, dataset: DatasetOptions
+) -> None:
+    """Refuse options and files that are for lines, where a data set is routed."""
+    from mild.data.tables import table_suffix
+
+    if where:
+        raise OptionError("--where is not for data sets with --out.", parameter="where")
+    dataset.check()
+    _refuse(lines, "is for lines; leave it out with --out")
+    if file == "-":
+        raise OptionError("FILE must be a Parquet file, a folder or a pattern with --out.")
+    if table_suffix(out) in TABLE_OUTPUTS:
+        raise OptionError(
+            f"--out must be a folder, which gets Parquet files; got the name of a file, {out}.",
+            parameter="out",
+        )
+    if table_suffix(file) in OTHER_TABLES:
+        raise OptionError(
+            f"FILE must be Parquet with --out; got {file}. Leave --out out and redirect the output, or "
+            f"convert the file: mild data convert {file} queries.parquet"
+        )
+
+
+def _refuse(
+    options: LineOptions | DatasetOptions, reason: str, allowed: Sequence[str] = ()
+) -> None:
     """Raise an error if one of the options was given that is not allowed."""
     for field in fields(options):
         if field.name not in allowed and getattr(options, field.name) != field.default:
-            raise OptionError(f"--{field.name.replace('_', '-')} {why}.", parameter=field.name)
+            raise OptionError(f"--{field.name.replace('_', '-')} {reason}.", parameter=field.name)
 
 
-def _route_numbers(
+def _print_choices(router: Router, file: str, where: list[str] | None, probabilities: bool) -> None:
+    """Route the rows of a table of numbers to stdout, as JSON lines."""
+    from mild.data.number_tables import read_features
+    from mild.data.tables import naming
+    from mild.distributed.streaming import Query, decision_lines
+
+    with naming(file):
+        X, table = read_features(file, router.feature_names, where)
+    if router.cascade is not None:
+        note(FIRST_STEP_NOTE)
+    ids = [None] * len(X)
+    if "id" in table.column_names:
+        ids = table["id"].to_pylist()
+    queries = [Query(None, row_id) for row_id in ids]
+    decisions = router.decide(X)
+    names = router.expert_names
+    first_steps = router.first_steps(X)
+    for line in decision_lines(names, decisions, queries, first_steps, probabilities=probabilities):
+        sys.stdout.write(f"{line}\n")
+    counts = {}
+    for index, name in enumerate(names):
+        counts[name] = int((decisions.chosen == index).sum())
+    note(f"{counted(len(X), 'row')}: {_counts_line(counts)}.", "routed")
+
+
+def _write_choices(
     router: Router,
     file: str,
     where: list[str] | None,
-    out: str | None,
+    out: str,
     dataset: DatasetOptions,
-    probabilities: bool,
     as_json: bool,
 ) -> None:
-    """Route the rows of a table of numbers to stdout as JSON lines, or to a file as a table."""
+    """Route the rows of a table of numbers to another table."""
     from mild.data import check_output, write_columns
     from mild.data.number_tables import read_features
     from mild.data.tables import choose_columns, naming
-    from mild.distributed.streaming import Query, decision_lines
-    from mild.errors import counted
 
-    if out is not None:
-        check_output(out, dataset.overwrite)
+    check_output(out, dataset.overwrite)
+    columns = {}
     with naming(file):
         X, table = read_features(file, router.feature_names, where)
-        copied = {}
         if dataset.kept_columns:
             for name in choose_columns("keep", dataset.kept_columns, table.column_names):
-                copied[name] = table[name]
-    names = router.expert_names
+                columns[name] = table[name]
     if router.cascade is not None:
         note(FIRST_STEP_NOTE)
-    if out is None:
-        keys = table["id"].to_pylist() if "id" in table.column_names else [None] * len(X)
-        rows = [Query(None, key) for key in keys]
-        found = router.decide(X)
-        first_steps = router.first_steps(X)
-        for line in decision_lines(names, found, rows, first_steps, probabilities=probabilities):
-            sys.stdout.write(f"{line}\n")
-        counts = [int((found.chosen == k).sum()) for k in range(len(names))]
-        asked = [f"{name} {count:,}" for name, count in zip(names, counts, strict=True) if count]
-        note(f"{counted(len(X), 'row')}: {', '.join(asked)}.", "routed")
-        return
-    columns = {**copied, **router.predict_table(X)}
+    columns.update(router.predict_table(X))
     written = write_columns(columns, out, dataset.overwrite)
-    shares = {name: columns["expert"].count(name) / len(X) for name in names}
+    shares = {}
+    for name in router.expert_names:
+        shares[name] = columns["expert"].count(name) / len(X)
 
     def show() -> None:
-        shown = [fixed(share, 3) for share in shares.values()]
-        print_table(counted(len(X), "row"), {"expert": names, "share": shown})
+        share_cells = [fixed(share, 3) for share in shares.values()]
+        print_table(counted(len(X), "row"), {"expert": list(shares), "share": share_cells})
         say(f"Written to {written}.")
 
     emit({"rows": len(X), "shares": shares, "out": str(written)}, as_json, show)
+
+
+def _counts_line(counts: Mapping[str, int]) -> str:
+    """How often each expert was chosen, without those that were not."""
+    phrases = [f"{name} {count:,}" for name, count in counts.items() if count]
+    return ", ".join(phrases)
 
 
 def _route_queries(
     router: Router,
     file: str,
     where: list[str] | None,
-    options: LineOptions,
-    shared: dict[str, Any],
+    queries: QueryOptions,
+    lines: LineOptions,
 ) -> int:
     """Route lines, or the rows of a table, to stdout; the number of those that cannot be read."""
     from mild.distributed.streaming import holds_rows, route_file
-    from mild.errors import counted
 
-    unit = "row" if holds_rows(file, options.format) else "line"
-    bad: list[int] = []
+    unit = "row" if holds_rows(file, lines.format) else "line"
+    n_reported = 0
 
-    def report(line: int, reason: str) -> None:
-        bad.append(line)
-        if len(bad) <= NAMED_LINES:
-            note(f"{unit} {line}: {reason}.", f"bad {unit}")
+    def report_bad_line(number: int, reason: str) -> None:
+        nonlocal n_reported
+        n_reported += 1
+        if n_reported <= NAMED_LINES:
+            note(f"{unit} {number}: {reason}.", f"bad {unit}")
 
     routed = route_file(
         router,
         file,
         sys.stdout.buffer,
         where=where,
-        lines=options.format,
-        echo=options.echo,
-        on_bad=report,
-        **shared,
+        lines=lines.format,
+        echo=lines.echo,
+        on_bad=report_bad_line,
+        **vars(queries),
     )
-    text = counted(routed.queries, "query", "queries")
-    asked = sorted(routed.counts.items(), key=lambda pair: -pair[1])
-    if routed.queries:
-        text += f": {', '.join(f'{name} {n:,}' for name, n in asked if n)}"
-    if routed.blank:
-        end = "left out" if shared["skip_bad"] else "without an expert"
-        text += f". {counted(routed.blank, 'blank line is', 'blank lines are')} {end}"
-    note(f"{text}.", "routed")
+    _note_routed(routed, queries)
     if routed.empty:
-        were = counted(routed.empty, "query is", "queries are")
-        note(f"{were} empty: there is nothing to route by, and the choice is a guess.", "warning")
+        empty_queries = counted(routed.empty, "query is", "queries are")
+        note(
+            f"{empty_queries} empty: there is nothing to route by, and the choice is a guess.",
+            "warning",
+        )
     if routed.novel.sentence is not None:
         note(routed.novel.sentence, "warning")
     if routed.bad:
-        holds = counted(routed.bad, f"{unit} holds", f"{unit}s hold")
-        note(f"{holds} no query that can be read.", "warning")
+        bad_lines = counted(routed.bad, f"{unit} holds", f"{unit}s hold")
+        note(f"{bad_lines} no query that can be read.", "warning")
     return routed.bad
+
+
+def _note_routed(routed: Routed, queries: QueryOptions) -> None:
+    """Print how many queries were routed, to whom, and how many lines were blank."""
+    text = counted(routed.queries, "query", "queries")
+    if routed.queries:
+        by_count = sorted(routed.counts.items(), key=lambda item: -item[1])
+        text += f": {_counts_line(dict(by_count))}"
+    if routed.blank:
+        blank_lines = counted(routed.blank, "blank line is", "blank lines are")
+        text += f". {blank_lines} {queries.fate_of_bad}"
+    note(f"{text}.", "routed")
 
 
 def _route_dataset(
     router: Router,
     source: str,
     out: str,
-    options: DatasetOptions,
-    shared: dict[str, Any],
+    queries: QueryOptions,
+    dataset: DatasetOptions,
     as_json: bool,
 ) -> int:
     """Route a data set of Parquet; the number of rows that cannot be routed."""
     from mild.distributed.routing import route_dataset
-    from mild.errors import counted
 
     with progress_bar("Routing") as progress:
         summary = route_dataset(
             router,
             source,
             out,
-            vectors=options.vectors,
-            features=options.features,
-            keep=options.kept_columns,
-            engine=options.engine,
-            address=options.address,
-            overwrite=options.overwrite,
+            vectors=dataset.vectors,
+            features=dataset.features,
+            keep=dataset.kept_columns,
+            engine=dataset.engine,
+            address=dataset.address,
+            overwrite=dataset.overwrite,
             progress=progress,
-            **shared,
+            **vars(queries),
         )
 
     def show() -> None:
-        columns = {
-            "expert": list(summary.shares),
-            "rows": [f"{summary.counts[name]:,}" for name in summary.shares],
-            "share": [fixed(share, 3) for share in summary.shares.values()],
-        }
+        rows = []
+        for name, share in summary.shares.items():
+            count = summary.counts[name]
+            rows.append({"expert": name, "rows": f"{count:,}", "share": fixed(share, 3)})
         title = f"{counted(summary.rows, 'row')} in {counted(summary.files, 'file')}"
-        print_table(title, columns)
+        print_table(title, columns_of(rows))
         say(f"Written to {summary.out}.")
 
     emit({**summary.as_dict(), "out": summary.out}, as_json, show)
     if summary.novel.sentence is not None:
         note(summary.novel.sentence, "warning")
     if summary.bad:
-        row = counted(summary.bad, "row holds", "rows hold")
-        end = "left out" if shared["skip_bad"] else "without an expert"
-        note(f"{row} no query that can be routed: {end}.", "warning")
+        bad_rows = counted(summary.bad, "row holds", "rows hold")
+        note(f"{bad_rows} no query that can be routed: {queries.fate_of_bad}.", "warning")
     return summary.bad

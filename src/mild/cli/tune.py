@@ -14,6 +14,7 @@ from mild.cli import options as o
 from mild.cli.console import (
     ANY_NUMBER,
     INTERRUPTED,
+    columns_of,
     emit,
     fixed,
     note,
@@ -83,12 +84,13 @@ class SearchOptions:
 
         families: Any = self.families
         if self.families is not None and self.families not in ("all", "auto"):
-            families = [name.strip() for name in self.families.split(",") if name.strip()]
+            names = [name.strip() for name in self.families.split(",")]
+            families = list(filter(None, names))
         search = mild.RouterCV(families=families, n_jobs=self.jobs)
         return {"search": search, **o.given(cascade=self.calls())}
 
     def calls(self) -> bool | int | None:
-        """What ``--cascade`` says: a number of calls, True without a number, None without the option."""
+        """The value of ``--cascade``: a number of calls, True without a number, None without the option."""
         if self.cascade is None:
             return None
         if self.cascade == ANY_NUMBER:
@@ -143,7 +145,7 @@ def tune(
     check_target(out, overwrite)
     table = source.read()
     with progress_bar("searching") as progress:
-        found = search(
+        tuned = search(
             table,
             text=text,
             time=time,
@@ -151,69 +153,83 @@ def tune(
             **source.arguments,
             **arguments,
         )
-    folder, failed = try_writing(lambda: found.router.save(out, overwrite=overwrite))
-    result = {"router": None if folder is None else str(folder), **found.as_dict()}
-    for sentence in found.notes:
+    folder, failed = try_writing(lambda: tuned.router.save(out, overwrite=overwrite))
+    result: dict[str, Any] = {"router": None, **tuned.as_dict()}
+    if folder is not None:
+        result["router"] = str(folder)
+    for sentence in tuned.notes:
         note(sentence)
-    emit(result, as_json, lambda: _show(found, result["router"], details), failed)
-    if found.interrupted:
+    emit(result, as_json, lambda: _show(tuned, result["router"], details), failed)
+    if tuned.interrupted:
         note(f"the search was stopped; the best router so far is in {folder}.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
 
-def _show(found: TuneResult, folder: str | None, details: bool) -> None:
+def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:
     """Print the verdict, where the router is and what to do next; with ``details`` the best candidates."""
-    sentences = found.sentences
-    if not found.rows:
+    sentences = tuned.sentences
+    if not tuned.rows:
         # Without candidates the verdict is a note.
         sentences = sentences[1:]
     elif details:
-        if found.target is None:
-            say(loss_line(found.as_dict()))
-            _show_candidates(found)
-        else:
-            _show_settings(found)
-    if found.verdict.left_out is not None:
-        note(found.verdict.left_out)
+        _show_tried(tuned)
+    if tuned.verdict.left_out is not None:
+        note(tuned.verdict.left_out)
     for sentence in sentences:
         say(with_options(sentence))
-    if found.certainty_rows:
-        _show_certainty(found)
+    if tuned.certainty_rows:
+        _show_certainty(tuned.certainty_rows)
     if folder is not None:
-        say(f"Saved to {folder} ({found.decides_as}).")
+        say(f"Saved to {folder} ({tuned.decides_as}).")
         say(f"Next, on a table of new queries: mild evaluate TABLE --router {quote(folder)}")
 
 
-def _show_certainty(found: TuneResult) -> None:
+def _show_tried(tuned: TuneResult) -> None:
+    """Print what the search tried: settings for a target, or candidates."""
+    if tuned.target is None:
+        say(loss_line(tuned.as_dict()))
+        _show_candidates(tuned)
+    else:
+        _show_settings(tuned)
+
+
+def _show_certainty(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print what more certainty of meeting the target costs."""
     from mild.report import certainty_sentence, certainty_setting
 
-    rows = found.certainty_rows
     sentence = certainty_sentence(rows)
     if sentence is not None:
         say(sentence)
         return
-    columns = {"certainty": [row["certainty"] for row in rows]}
-    columns |= _figure_columns(rows)
-    columns["setting"] = [certainty_setting(row) for row in rows]
-    print_table("What certainty costs, on as many new queries", columns, left=("setting",))
+    cells = []
+    for row in rows:
+        cells.append(
+            {
+                "certainty": row["certainty"],
+                **_figures(row),
+                "setting": certainty_setting(row),
+            }
+        )
+    title = "What certainty costs, on as many new queries"
+    print_table(title, columns_of(cells), left=("setting",))
 
 
-def _show_settings(found: TuneResult) -> None:
+def _show_settings(tuned: TuneResult) -> None:
     """Print the settings that were compared, the cheapest first."""
-    ranked = found.ranked
-    columns = {"taken": ["*" if row["taken"] else "" for row in ranked]}
-    columns |= _figure_columns(ranked)
-    print_table(f"{len(ranked)} settings, {found.n_folds} folds", columns, left=("setting",))
+    cells = []
+    for row in tuned.ranked:
+        mark = "*" if row["taken"] else ""
+        cells.append({"taken": mark, **_figures(row), "setting": row["setting"]})
+    title = f"{len(cells)} settings, {tuned.n_folds} folds"
+    print_table(title, columns_of(cells), left=("setting",))
 
 
-def _figure_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Quality, dollars and setting of some operating points, as cells."""
+def _figures(row: Mapping[str, Any]) -> dict[str, str]:
+    """Quality and dollars of an operating point, as cells by their headers."""
     return {
-        "quality kept": [_percent(row["quality_kept"]) for row in rows],
-        "dollars saved": [_percent(row["dollars_saved"]) for row in rows],
-        "$ per 1,000": [amount(row["dollars_per_1000"]) for row in rows],
-        "setting": [row["setting"] for row in rows],
+        "quality kept": _percent(row["quality_kept"]),
+        "dollars saved": _percent(row["dollars_saved"]),
+        "$ per 1,000": amount(row["dollars_per_1000"]),
     }
 
 
@@ -223,31 +239,34 @@ def _percent(share: float | None) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _show_candidates(found: TuneResult) -> None:
+def _show_candidates(tuned: TuneResult) -> None:
     """Print the best candidates, and the one that is taken wherever it is."""
-    ranked = found.ranked
-    listed = []
-    for place, entry in enumerate(ranked):
-        if place < LISTED or entry["taken"]:
-            listed.append(entry)
-    columns: dict[str, list[str]] = {}
-    if len({entry["family"] for entry in ranked}) > 1:
-        columns["family"] = [entry["family"] for entry in listed]
-    columns["mean loss"] = [_mean_loss(entry) for entry in listed]
-    columns["± se"] = [fixed(entry["standard_error"]) for entry in listed]
-    columns["minus constant"] = [fixed(entry["difference"]) for entry in listed]
-    columns["parameters"] = [_parameters(entry["params"]) for entry in listed]
-    best = min(LISTED, len(ranked))
-    taken = "is taken"
-    if found.uses_cascade:
-        taken = "would be taken without the cascade"
-    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
-    print_table(title, columns, left=("parameters",))
-    if found.why_taken is not None:
-        say(found.why_taken)
+    ranked = tuned.ranked
+    has_families = len({candidate["family"] for candidate in ranked}) > 1
+    cells = []
+    for rank, candidate in enumerate(ranked):
+        if rank >= LISTED and not candidate["taken"]:
+            continue
+        row = {}
+        if has_families:
+            row["family"] = candidate["family"]
+        row["mean loss"] = _mean_loss(candidate)
+        row["± se"] = fixed(candidate["standard_error"])
+        row["minus constant"] = fixed(candidate["difference"])
+        row["parameters"] = _parameters(candidate["params"])
+        cells.append(row)
+    meaning = "is taken"
+    if tuned.uses_cascade:
+        meaning = "would be taken without the cascade"
+    n_best = min(LISTED, len(ranked))
+    title = f"best {n_best} of {len(ranked)} candidates, {tuned.n_folds} folds; * {meaning}"
+    print_table(title, columns_of(cells), left=("parameters",))
+    if tuned.why_taken is not None:
+        say(tuned.why_taken)
 
 
 def _mean_loss(candidate: Mapping[str, Any]) -> str:
+    """The mean loss, with a star if the candidate is taken."""
     mean_loss = fixed(candidate["mean_cost"])
     if candidate["taken"]:
         return f"* {mean_loss}"
@@ -259,6 +278,9 @@ def _parameters(params: Mapping[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
+    """A value of a parameter in few characters."""
     if isinstance(value, (list, tuple)):
-        return " ".join(_short(entry) for entry in value)
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+        return " ".join(map(_short, value))
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return str(value)

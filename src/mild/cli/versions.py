@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, print_table, say, shown_moment
+from mild.cli.console import MISSING, columns_of, emit, print_table, say, shown_moment
+from mild.errors import OptionError
+
+if TYPE_CHECKING:
+    from mild.artifact.versions import Versions
 
 
 @o.takes_options("mild.artifact:rollback")
@@ -19,48 +23,85 @@ def versions(
         int | None,
         Option(
             metavar="N",
-            help="Serve version N again; a gateway takes it with mild reload.",
+            help="Serve version N again, also in a gateway that runs.",
             show_default=False,
         ),
     ] = None,
+    drop_candidate: Annotated[
+        bool,
+        Option(
+            "--drop-candidate",
+            help="Delete the candidate; the next run of mild learn begins without one.",
+        ),
+    ] = False,
     why: Annotated[str | None, Option(metavar="TEXT")] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say which versions of a router there are, which one served when, and why.
+    """Show which versions of a router there are, which one served when, and why.
 
-    With --rollback, another version serves from now on.
+    With --rollback, another version serves from now on. With --drop-candidate, the version that mild learn
+    has written and not promoted is deleted.
 
     \b
     Example:
       mild versions router
       mild versions router --rollback 1 --why "complaints about version 2"
+      mild versions router --drop-candidate
     """
     from mild.artifact import read_versions
 
+    if rollback is not None and drop_candidate:
+        raise OptionError(
+            "--drop-candidate must be given without --rollback; run one after the other.",
+            parameter="drop_candidate",
+        )
     if rollback is not None:
         _roll_back(folder, rollback, why, as_json)
         return
-    found = read_versions(folder)
-    emit(found.as_dict(), as_json, lambda: _show(found))
+    if drop_candidate:
+        _drop_candidate(folder, why, as_json)
+        return
+    known_versions = read_versions(folder)
+    emit(known_versions.as_dict(), as_json, lambda: _show(known_versions))
 
 
 def _roll_back(folder: Path, version: int, why: str | None, as_json: bool) -> None:
+    """Let another version serve."""
     from mild.artifact import rollback
 
-    known = rollback(folder, version, **o.given(why=why))
-    report = {"folder": str(folder), "serving": known.serving}
-    sentence = f"Version {known.serving} of {folder} serves. A running gateway takes it with `mild reload`."
+    after = rollback(folder, version, **o.given(why=why))
+    report = {"folder": str(folder), "serving": after.serving}
+    sentence = (
+        f"Version {after.serving} of {folder} serves. A running gateway takes it over by itself."
+    )
     emit(report, as_json, lambda: say(sentence))
 
 
-def _show(found: Any) -> None:
-    rows = found.rows
-    columns = {
-        "version": [str(row["version"]) for row in rows],
-        "role": [row["role"] for row in rows],
-        "router": [row["router"] or "–" for row in rows],
-        "created": [shown_moment(row["created"]) for row in rows],
-    }
-    print_table(str(found.folder), columns, left=("role", "router", "created"))
-    for event in found.history:
+def _drop_candidate(folder: Path, why: str | None, as_json: bool) -> None:
+    """Delete the version that has been written, but not promoted."""
+    from mild.artifact import drop_candidate
+
+    after = drop_candidate(folder, **o.given(why=why))
+    dropped = after.history[-1].version
+    report = {"folder": str(folder), "serving": after.serving, "dropped": dropped}
+    sentence = (
+        f"Version {dropped} of {folder} is deleted; version {after.serving} serves as before."
+    )
+    emit(report, as_json, lambda: say(sentence))
+
+
+def _show(known_versions: Versions) -> None:
+    """Print a table of the versions, and below it what happened when."""
+    rows = []
+    for version in known_versions.rows:
+        rows.append(
+            {
+                "version": str(version["version"]),
+                "role": version["role"],
+                "router": version["router"] or MISSING,
+                "created": shown_moment(version["created"]),
+            }
+        )
+    print_table(str(known_versions.folder), columns_of(rows), left=("role", "router", "created"))
+    for event in known_versions.history:
         say(f"{shown_moment(event.time)}: version {event.version} {event.event}, {event.why}")

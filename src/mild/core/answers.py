@@ -1,9 +1,10 @@
-"""What answers of experts say, in a form that can be compared: two answers agree if it is equal."""
+"""What answers of experts say, in a form that can be compared: answers agree if their forms are equal."""
 
 from __future__ import annotations
 
 import ast
 import decimal
+import itertools
 import json
 import math
 import re
@@ -30,16 +31,21 @@ KINDS = {
     "short_text": "as text, without case and punctuation around it",
     "free_text": "as text, without case, punctuation and line breaks",
 }
-# What stands in a table where an expert gave no answer; a program may print those of the second set.
+# What a table holds where an expert gave no answer; those of the second set may be the output of a program.
 _NO_ANSWER = frozenset(("", "no answer", "undetermined"))
 _NO_VALUE = _NO_ANSWER | {"none", "null", "nan", "n/a", "<na>", "error"}
-# Share of the answers that must be of a kind for a column to be of it. JSON mostly stands beside refusals.
-_MOST, _MANY = 0.9, 0.5
-# Texts up to this median length are short; longer ones than the other are read at their ends.
-_SHORT, _LONG = 60, 20_000
-# Rows with contradictions, and their share of the rows, from which on scores have a say in the kind of
-# answers: a single odd answer contradicts those of all other experts, but only in its row.
-_FEW_ROWS, _FEW_SHARE = 5, 0.05
+# Share of the answers that must be of a kind for a column to be of it.
+_MOST = 0.9
+# The same for JSON, which is often mixed with refusals.
+_MANY = 0.5
+# Texts up to this median length are short.
+_SHORT = 60
+# Of texts that are longer than this, only the ends are read.
+_LONG = 20_000
+# Scores have a say in the kind of answers if at least so many rows, and this share of the rows, contradict
+# them. Rows are counted: a single odd answer contradicts those of all other experts, but only in its row.
+_FEW_ROWS = 5
+_FEW_SHARE = 0.05
 _TEN_DIGITS = decimal.Context(prec=10)
 # Fields of a tool call of OpenAI, Anthropic and others, besides its name.
 _ARGUMENTS = ("arguments", "input", "parameters")
@@ -47,13 +53,32 @@ _CALL_FIELDS = frozenset(("id", "type", "index", "call_id", "status", "name", *_
 _FENCE = re.compile(r"\A\s*```[\w+-]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _LETTER = re.compile(r"[\[(\"'`*]*[A-Ja-j][\])\"'`*.:]*")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
+# Dots and dashes, and invisible letters and symbols: Hangul fillers, and the blank of Braille.
+_FILLERS = ".\u2026-\u2013\u2014\u115f\u1160\u2800\u3164\uffa0"
 
 
-#: What an answer looks like, besides what it says.
+#: Features of an answer that do not depend on what it says.
 SIGNALS = ("length", "refusal", "malformed", "log_probability")
+# Words of a refusal; a text with them may still be an answer.
 _REFUSAL = re.compile(
     r"\b(i(?:'m| am) (?:sorry|unable|not able)|i (?:can(?:no|')t|won't|do(?:n't| not) know)|as an ai\b)",
     re.IGNORECASE,
+)
+
+
+# A short text that begins like this is a refusal and nothing else.
+_LONGEST_REFUSAL = 300
+_APOLOGY = r"(?:(?:i am|i'm) (?:(?:very|so|really) )?sorry|sorry|unfortunately|i apologi[sz]e|my apologies)"
+_CANNOT = (
+    r"(?:i cannot|i can not|i can't|i won't|i will not|i must decline to"
+    r"|(?:i am|i'm) (?:unable|not able|not allowed|not permitted) to)"
+)
+_HELP = (
+    r"(?:help(?! \w+ing\b)|assist|comply|answer|provide|fulfil|fulfill|do|discuss|create|generate|write"
+    r"|engage|continue|support|complete|share|offer|give|respond|participate)"
+)
+_ONLY_REFUSAL = re.compile(
+    rf"(?:{_APOLOGY}\W+)?(?:but )?(?:as an ai\b[\w ]*\W+)?{_CANNOT} (?:\w+ly )?{_HELP}\b"
 )
 
 
@@ -62,6 +87,13 @@ class Answer(NamedTuple):
 
     content: Any
     log_probability: float | None = None  # mean over its tokens, where the endpoint gives it
+
+    @classmethod
+    def of(cls, value: Any) -> Answer:
+        """The value itself if it is an ``Answer``, otherwise an answer with that content."""
+        if isinstance(value, Answer):
+            return value
+        return cls(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,40 +111,95 @@ class Answers:
         >>> Answers.of([["4", Answer("4.0"), None]], "number").codes
         array([[ 0,  0, -1]])
         """
-        given = [[one if isinstance(one, Answer) else Answer(one) for one in row] for row in rows]
-        codes = answer_codes([[one.content for one in row] for row in given], kind)
+        contents = []
+        for row in rows:
+            contents.append([Answer.of(value).content for value in row])
+        codes = answer_codes(contents, kind)
         signals = np.zeros((*codes.shape, len(SIGNALS)))
         for i, k in np.argwhere(codes >= 0).tolist():
-            signals[i, k] = _signals(given[i][k], kind)
+            signals[i, k] = _signals(Answer.of(rows[i][k]), kind)
         return cls(kind, codes, signals)
 
     @property
     def ever_agree(self) -> bool:
         """Whether two answers agree in any row."""
         ordered = np.sort(self.codes, axis=1)
-        return bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any())
+        equals_previous = ordered[:, 1:] == ordered[:, :-1]
+        is_answer = ordered[:, 1:] >= 0
+        return bool((equals_previous & is_answer).any())
 
     def take(self, rows: Any) -> Answers:
-        """Some of the rows."""
+        """The answers of some of the rows."""
         return Answers(self.kind, self.codes[rows], self.signals[rows])
 
     def of_experts(self, experts: Sequence[int]) -> Answers:
-        """Those of some experts, in this order."""
-        chosen = list(experts)
-        return Answers(self.kind, self.codes[:, chosen], self.signals[:, chosen])
+        """The answers of some experts, in this order."""
+        columns = list(experts)
+        return Answers(self.kind, self.codes[:, columns], self.signals[:, columns])
 
 
 def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
-    text = answer.content if isinstance(answer.content, str) else _dumped(answer.content)
-    malformed = kind == "json" and not _is_json(text)
-    refusal = _REFUSAL.search(text[:200]) is not None
-    mean = answer.log_probability
-    known = mean if mean is not None and math.isfinite(mean) else 0.0
-    return math.log1p(len(text)), float(refusal), float(malformed), known
+    """The values of SIGNALS for an answer."""
+    text = answer.content
+    if not isinstance(text, str):
+        text = _dumped(text)
+    is_malformed = kind == "json" and not _is_json(text)
+    refuses = _REFUSAL.search(text[:200]) is not None
+    log_probability = answer.log_probability
+    if log_probability is None or not math.isfinite(log_probability):
+        log_probability = 0.0
+    return math.log1p(len(text)), float(refuses), float(is_malformed), log_probability
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a text does nothing but refuse to answer, in English.
+
+    >>> is_refusal("I'm sorry, but I can't assist with that."), is_refusal("I cannot help laughing: 4.")
+    (True, False)
+    >>> is_refusal("Sorry, I was wrong before: it is 4."), is_refusal("I don't know.")
+    (False, False)
+    """
+    if len(text) > _LONGEST_REFUSAL:
+        return False
+    words = " ".join(_folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").split())
+    return _ONLY_REFUSAL.match(words) is not None
+
+
+def _is_blank(text: str) -> bool:
+    """Whether a text consists only of punctuation, marks, spaces and invisible characters."""
+    return all(character in _FILLERS or _category(character) in "PMZC" for character in text)
+
+
+def _is_empty(text: str) -> bool:
+    """Whether a text consists only of dots, dashes, spaces and invisible characters."""
+    return all(character in _FILLERS or _category(character) in "ZC" for character in text)
+
+
+def _category(character: str) -> str:
+    """The first letter of a character's Unicode category; an unassigned character counts as a symbol."""
+    category = unicodedata.category(character)
+    if category == "Cn":
+        return "S"
+    return category[0]
 
 
 def canonical_answer(answer: Any, kind: str) -> str | None:
-    """What an answer says; None where there is none, which agrees with nothing.
+    """What an answer says; None where there is no answer, which agrees with nothing.
+
+    A refusal is no answer, nor is a text of punctuation only, such as "...", or of invisible characters.
+    The output of a program may consist of punctuation other than dots and dashes.
+
+    Parameters
+    ----------
+    answer : object
+        A text, a number, or a tool call or another value as JSON has it.
+    kind : str
+        How answers are compared, one of ``KINDS``.
+
+    Returns
+    -------
+    canonical : str or None
+        Equal for answers that agree.
 
     >>> canonical_answer("The answer is 1,200.0", "number"), canonical_answer("(b)", "choice")
     ('1200', 'B')
@@ -126,14 +213,24 @@ def canonical_answer(answer: Any, kind: str) -> str | None:
     if answer is None or (isinstance(answer, float) and math.isnan(answer)):
         return None
     if not isinstance(answer, str):
-        # Tool calls and objects are compared as such, whatever the other answers are.
-        kind = kind if isinstance(answer, int | float) else "json"
+        if not isinstance(answer, int | float):
+            # Tool calls and objects are compared as such, whatever the other answers are.
+            kind = "json"
         answer = _dumped(answer)
-    missing = _NO_ANSWER if kind == "code" else _NO_VALUE
-    if (answer if kind == "code" else answer.strip()).casefold() in missing:
+    if _is_empty(answer) or is_refusal(answer):
         return None
-    said = _CANONICAL[kind](answer)
-    return None if said is None or said.casefold() in missing else said
+    if kind == "code":
+        no_answer = _NO_ANSWER
+        stripped = answer
+    else:
+        no_answer = _NO_VALUE
+        stripped = answer.strip()
+    if stripped.casefold() in no_answer:
+        return None
+    canonical = _CANONICAL[kind](answer)
+    if canonical is None or canonical.casefold() in no_answer:
+        return None
+    return canonical
 
 
 def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
@@ -143,25 +240,52 @@ def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
     array([[ 0,  0,  1],
            [ 0, -1,  1]])
     """
-    codes = np.full((len(answers), len(answers[0]) if len(answers) else 0), -1, np.intp)
-    read = cache(partial(canonical_answer, kind=kind))
+    n_experts = 0
+    if len(answers):
+        n_experts = len(answers[0])
+    codes = np.full((len(answers), n_experts), -1, np.intp)
+    canonical_text = cache(partial(canonical_answer, kind=kind))
     for i, row in enumerate(answers):
-        seen: dict[str, int] = {}
+        code_of: dict[str, int] = {}
         for k, answer in enumerate(row):
-            said = read(answer) if isinstance(answer, str) else canonical_answer(answer, kind)
-            if said is not None:
-                codes[i, k] = seen.setdefault(said, len(seen))
+            if isinstance(answer, str):
+                canonical = canonical_text(answer)
+            else:
+                # Objects cannot be keys of the cache.
+                canonical = canonical_answer(answer, kind)
+            if canonical is not None:
+                codes[i, k] = code_of.setdefault(canonical, len(code_of))
     return codes
 
 
 def detect_kind(answers: Iterable[Any]) -> str:
     """The kind that answers look like.
 
-    >>> [detect_kind(some) for some in (["12", "3.5"], ["B", "(c)"], ['{"a": 1}'], ["Paris"], ["(1, 2)"])]
-    ['number', 'choice', 'json', 'short_text', 'code']
+    Parameters
+    ----------
+    answers : iterable
+        Answers of any rows and experts, such as a column of a table.
+
+    Returns
+    -------
+    kind : str
+        One of ``KINDS``; "short_text" where there is no answer.
+
+    Examples
+    --------
+    >>> detect_kind(["12", "3.5"]), detect_kind(["B", "(c)"]), detect_kind(['{"a": 1}'])
+    ('number', 'choice', 'json')
+    >>> detect_kind(["Paris"]), detect_kind(["(1, 2)"])
+    ('short_text', 'code')
     """
-    given = [one for one in answers if canonical_answer(one, "short_text") is not None]
-    texts = [one.strip() if isinstance(one, str) else _dumped(one) for one in given]
+    texts = []
+    for answer in answers:
+        if canonical_answer(answer, "short_text") is None:
+            continue
+        if isinstance(answer, str):
+            texts.append(answer.strip())
+        else:
+            texts.append(_dumped(answer))
     if not texts:
         return "short_text"
 
@@ -176,32 +300,34 @@ def detect_kind(answers: Iterable[Any]) -> str:
         return "json"
     if share(_is_literal) >= _MOST:
         return "code"
-    return "short_text" if statistics.median(map(len, texts)) <= _SHORT else "free_text"
+    if statistics.median(map(len, texts)) <= _SHORT:
+        return "short_text"
+    return "free_text"
 
 
 def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
     """The kind of answers (n, p) whose scores (n, p) are known, NaN where one is not.
 
-    It is what they look like, unless this contradicts the scores in 5 % of the rows or more, and another
-    kind has fewer than half of its contradictions: answers of a row that are equal but not equally right,
-    or both right but not equal, or that it cannot read.
+    It is what the answers look like, unless that contradicts the scores in 5 % of the rows or more, and
+    another kind has fewer than half as many contradictions. A contradiction is a pair of answers in a row
+    that are equal but not equally right, or both right but not equal, or an answer that cannot be read.
 
     >>> rows = [["It is 4.", "So 2 + 2 = 4", "5"]] * 9
     >>> kind_by_scores(rows, np.array([[1, 1, 0]] * 9))
     'number'
     """
-    looks = detect_kind(one for row in answers for one in row)
-    by_row = _contradictions(answers, scores, looks)
-    n_rows = int((by_row > 0).sum())
-    if n_rows < max(_FEW_ROWS, _FEW_SHARE * len(by_row)):
-        return looks
-    counts = {}
+    detected = detect_kind(itertools.chain.from_iterable(answers))
+    contradictions_of_row = _contradictions(answers, scores, detected)
+    n_contradicting = int((contradictions_of_row > 0).sum())
+    if n_contradicting < max(_FEW_ROWS, _FEW_SHARE * len(contradictions_of_row)):
+        return detected
+    n_contradictions = {}
     for kind in KINDS:
-        counts[kind] = int(_contradictions(answers, scores, kind).sum())
-    fewest = min(counts, key=counts.__getitem__)
-    if 2 * counts[fewest] < counts[looks]:
-        return fewest
-    return looks
+        n_contradictions[kind] = int(_contradictions(answers, scores, kind).sum())
+    best = min(n_contradictions, key=n_contradictions.__getitem__)
+    if 2 * n_contradictions[best] < n_contradictions[detected]:
+        return best
+    return detected
 
 
 def _contradictions(answers: Sequence[Sequence[Any]], scores: FloatArray, kind: str) -> IntArray:
@@ -211,54 +337,76 @@ def _contradictions(answers: Sequence[Sequence[Any]], scores: FloatArray, kind: 
     known = ~np.isnan(scores) & (answer_codes(answers, "code") >= 0)
     right = np.asarray(scores) >= 0.5
     # The shapes below are (n, p, p): two answers of a row, every pair of two experts once.
-    pairs = known[:, :, None] & known[:, None] & np.tri(known.shape[1], k=-1, dtype=bool)
-    same = (codes[:, :, None] == codes[:, None]) & readable[:, None]
+    is_pair = known[:, :, None] & known[:, None] & np.tri(known.shape[1], k=-1, dtype=bool)
+    is_same = (codes[:, :, None] == codes[:, None]) & readable[:, None]
     equally_right = right[:, :, None] == right[:, None]
     both_right = right[:, :, None] & right[:, None]
-    contradicting = pairs & np.where(same, ~equally_right, both_right)
+    contradicting = is_pair & np.where(is_same, ~equally_right, both_right)
     unreadable = known & ~readable
     return np.asarray(contradicting.sum(axis=(1, 2)) + unreadable.sum(axis=1))
 
 
 def _number(text: str) -> str | None:
+    """The number that a text gives as its answer, to ten digits; None if it is too long to compare."""
     values = extract_number(_ends(text))
     if not values:
-        # Such as "no solution" or "infinity".
-        said = _short_text(text)
-        return said if len(said) <= _SHORT and not extract_number(said) else None
+        # A short text in place of a number, such as "no solution" or "infinity".
+        words = _short_text(text)
+        if len(words) > _SHORT or extract_number(words):
+            return None
+        return words
     top, bottom = values[0].as_integer_ratio()
     if bottom == 1 and abs(top) < 10**20:
         return str(top)
     value = _TEN_DIGITS.divide(decimal.Decimal(top), decimal.Decimal(bottom)).normalize()
-    if abs(value.adjusted()) < 20:
+    exponent = abs(value.adjusted())
+    if exponent < 20:
         return f"{value:f}"
-    return str(value) if abs(value.adjusted()) < 1_000 else None
+    if exponent < 1_000:
+        return str(value)
+    return None
 
 
 def _choice(text: str) -> str | None:
+    """The letter that a text chooses, from A to J."""
     return extract_letter(_ends(text), [""] * 10)
 
 
 def _ends(text: str) -> str:
-    """The start and the end of a long text: there a letter or a number stands that is the answer."""
-    return text if len(text) <= _LONG else f"{text[:1000]}\n{text[-_LONG:]}"
+    """The start and the end of a long text, where a letter or number that is the answer would be."""
+    if len(text) <= _LONG:
+        return text
+    return f"{text[:1000]}\n{text[-_LONG:]}"
+
+
+def _without_fence(text: str) -> str:
+    """The content of a text that is one block of code in Markdown; otherwise the text itself."""
+    fence = _FENCE.match(text)
+    if fence is None:
+        return text
+    return fence[1]
 
 
 def _json(text: str) -> str | None:
-    fence = _FENCE.match(text)
+    """A JSON text in one form: what does not matter is left out, keys and calls are sorted."""
     try:
-        found = json.loads(fence[1] if fence else text)
-        if isinstance(found, dict) and found.get("role") == "assistant":
-            # A message: its tool calls, or what it says.
-            found = found.get("tool_calls") or found.get("content")
-        if found is None:
+        value = json.loads(_without_fence(text))
+        if isinstance(value, dict) and value.get("role") == "assistant":
+            # A message stands for its tool calls, or else for its text.
+            value = value.get("tool_calls") or value.get("content")
+        if value is None:
             return None
-        if isinstance(found, str):
-            return _json(found)
-        return json.dumps(_plain([found] if _is_call(found) else found), sort_keys=True)
+        if isinstance(value, str):
+            return _json(value)
+        if _is_call(value):
+            value = [value]
+        return json.dumps(_plain(value), sort_keys=True)
     except (ValueError, RecursionError):
-        said = _short_text(text)
-        return said if said == text else _json(said)
+        # It is not JSON: compared as a text, without what stands around JSON.
+        words = _short_text(text)
+        if words == text:
+            return words
+        return _json(words)
 
 
 def _is_call(value: Any) -> bool:
@@ -267,38 +415,55 @@ def _is_call(value: Any) -> bool:
         return False
     if value.get("type") == "function" and isinstance(value.get("function"), dict):
         value = value["function"]
-    named = isinstance(value.get("name"), str) and any(name in value for name in _ARGUMENTS)
-    return named and value.keys() <= _CALL_FIELDS
+    has_name = isinstance(value.get("name"), str)
+    has_arguments = any(name in value for name in _ARGUMENTS)
+    return has_name and has_arguments and value.keys() <= _CALL_FIELDS
 
 
 def _plain(value: Any) -> Any:
     """JSON without what does not matter: 2.0 is 2, null is nothing, and calls stand in any order."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items() if one is not None}
+        return {key: _plain(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, list):
-        calls = [_plain_call(one) for one in value if _is_call(one)]
-        if calls or all(
-            isinstance(one, dict) and [*map(type, one.values())] == [dict] for one in value
-        ):
-            # A name as the only key is a call, too; texts beside calls explain them.
-            return sorted(calls or map(_plain, value), key=_dumped)
-        return [_plain(one) for one in value]
+        return _plain_list(value)
     if isinstance(value, float) and math.isfinite(value):
-        value = float(f"{value:.10g}")
-        return int(value) if value.is_integer() else value
+        number = float(f"{value:.10g}")
+        if number.is_integer():
+            return int(number)
+        return number
     return value
 
 
+def _plain_list(values: list[Any]) -> list[Any]:
+    """``_plain`` of a list; its tool calls in a fixed order, without the texts that explain them."""
+    calls = [_plain_call(value) for value in values if _is_call(value)]
+    if calls:
+        return sorted(calls, key=_dumped)
+    entries = [_plain(value) for value in values]
+    if all(_is_named_arguments(value) for value in values):
+        return sorted(entries, key=_dumped)
+    return entries
+
+
+def _is_named_arguments(value: Any) -> bool:
+    """Whether a value is a tool call in the form ``{name: arguments}``."""
+    return isinstance(value, dict) and [type(entry) for entry in value.values()] == [dict]
+
+
 def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
+    """Name and arguments of a tool call; arguments that are a JSON object as a text are parsed."""
     call = call.get("function", call)
     arguments = next(call[name] for name in _ARGUMENTS if name in call)
+    if arguments is None:
+        arguments = {}
     if isinstance(arguments, str):
         try:
             parsed = json.loads(arguments or "{}")
         except ValueError:
             parsed = None
-        arguments = parsed if isinstance(parsed, dict) else arguments
-    return {"name": call["name"], "arguments": _plain({} if arguments is None else arguments)}
+        if isinstance(parsed, dict):
+            arguments = parsed
+    return {"name": call["name"], "arguments": _plain(arguments)}
 
 
 def _dumped(value: Any) -> str:
@@ -310,21 +475,28 @@ def _dumped(value: Any) -> str:
 
 
 def _code(text: str) -> str:
-    fence = _FENCE.match(text)
-    return (fence[1] if fence else text).replace("\r\n", "\n").strip("\n")
+    """The output of a program, with line breaks of one kind and none around it."""
+    return _without_fence(text).replace("\r\n", "\n").strip("\n")
 
 
 def _folded(text: str) -> str:
-    # Folding may leave what can be normalised.
+    """A text without differences of case and of equivalent characters."""
+    # The folded text may have characters that can be normalised again.
     folded = unicodedata.normalize("NFKC", text).casefold()
     return unicodedata.normalize("NFKC", folded)
 
 
 def _short_text(text: str) -> str:
+    """A text without case and punctuation around it; empty if it is punctuation only."""
+    if _is_blank(text):
+        return ""
     return " ".join(_folded(text).split()).strip(" .,:;!?\"'`()[]*") or text.strip()
 
 
 def _free_text(text: str) -> str:
+    """A text without case, punctuation and line breaks; empty if it is punctuation only."""
+    if _is_blank(text):
+        return ""
     return " ".join(_PUNCTUATION.sub(" ", _folded(text)).split()) or text.strip()
 
 
@@ -339,6 +511,7 @@ _CANONICAL: dict[str, Callable[[str], str | None]] = {
 
 
 def _is_json(text: str) -> bool:
+    """Whether a text is a JSON object or list."""
     try:
         return isinstance(json.loads(text), dict | list)
     except (ValueError, RecursionError):
@@ -346,6 +519,7 @@ def _is_json(text: str) -> bool:
 
 
 def _is_literal(text: str) -> bool:
+    """Whether a text is a literal of Python, such as a tuple."""
     try:
         with warnings.catch_warnings(action="ignore"):
             ast.literal_eval(text)

@@ -22,16 +22,19 @@ def invalid(name: str, rule: str) -> InvalidInputError:
     return InvalidInputError(parameter=name, rule=rule)
 
 
-def check_shape(name: str, got: Sequence[int], axes: str, wanted: Sequence[int]) -> None:
-    """Refuse another shape than ``wanted``, whose ``axes`` are such as ``(n_samples,)``."""
-    if tuple(got) != tuple(wanted):
-        raise invalid(name, f"must have shape {axes} = {tuple(wanted)}; got {tuple(got)}.")
+def check_shape(name: str, shape: Sequence[int], axes: str, expected: Sequence[int]) -> None:
+    """Refuse another shape than the expected one; ``axes`` names its axes, as ``(n_samples,)``."""
+    if tuple(shape) != tuple(expected):
+        raise invalid(name, f"must have shape {axes} = {tuple(expected)}; got {tuple(shape)}.")
 
 
 def float_matrix(
     name: str, values: ArrayLike, shape: tuple[int | None, int | None] = (None, None)
 ) -> FloatArray:
-    """Return ``values`` as a float array (n_samples, n_experts); float32 stays float32."""
+    """Return ``values`` as a float array (n_samples, n_experts); float32 stays float32.
+
+    ``shape`` holds the expected sizes, None where any size is allowed.
+    """
     try:
         array = np.asarray(values)
         if array.dtype != np.float32:
@@ -41,10 +44,11 @@ def float_matrix(
     if array.ndim != 2:
         got = f"{counted(array.ndim, 'dimension')}, shape {array.shape}"
         raise invalid(name, f"must have shape (n_samples, n_experts); got {got}.")
-    rule = tuple(
-        got if size is None else size for got, size in zip(array.shape, shape, strict=True)
-    )
-    check_shape(name, array.shape, "(n_samples, n_experts)", rule)
+    expected = list(array.shape)
+    for axis, size in enumerate(shape):
+        if size is not None:
+            expected[axis] = size
+    check_shape(name, array.shape, "(n_samples, n_experts)", expected)
     if array.shape[1] == 0:
         raise invalid(name, f"must have at least one expert column; got {array.shape}.")
     return array
@@ -55,8 +59,8 @@ def check_entries(
 ) -> None:
     """Refuse an array with ``bad`` entries; the message names the first of them by its indices, from 0."""
     if bad.any():
-        place = tuple(np.argwhere(bad)[0].tolist())
-        got = f"{name}[{', '.join(map(str, place))}] = {array[place]:g}"
+        first_bad = tuple(np.argwhere(bad)[0].tolist())
+        got = f"{name}[{', '.join(map(str, first_bad))}] = {array[first_bad]:g}"
         raise invalid(name, f"must {rule}; got {got}.{remedy}")
 
 
@@ -72,21 +76,26 @@ def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
     check_entries("costs", array, array < 0, "be non-negative", remedy)
     unknown = np.isnan(array)
     if unknown.any():
-        rows = np.flatnonzero(unknown.all(axis=1))
-        if rows.size:
-            raise invalid(
-                "costs",
-                f"must be known for at least one expert in every row; costs[{rows[0]}] is all NaN "
-                f"({counted(rows.size, 'such row')}). Remove these rows.",
-            )
-        experts = np.flatnonzero(unknown.all(axis=0))
-        if experts.size:
-            raise invalid(
-                "costs",
-                f"must be known in at least one row for every expert; costs[:, {experts[0]}] is all NaN. "
-                f"Remove the column, or ask this expert.",
-            )
+        _refuse_unknown_rows_and_columns(unknown)
     return array
+
+
+def _refuse_unknown_rows_and_columns(unknown: BoolArray) -> None:
+    """Refuse costs of which a whole row or a whole column is unknown."""
+    rows = np.flatnonzero(unknown.all(axis=1))
+    if rows.size:
+        raise invalid(
+            "costs",
+            f"must be known for at least one expert in every row; costs[{rows[0]}] is all NaN "
+            f"({counted(rows.size, 'such row')}). Remove these rows.",
+        )
+    experts = np.flatnonzero(unknown.all(axis=0))
+    if experts.size:
+        raise invalid(
+            "costs",
+            f"must be known in at least one row for every expert; costs[:, {experts[0]}] is all NaN. "
+            f"Remove the column, or ask this expert.",
+        )
 
 
 def check_scores(scores: ArrayLike) -> FloatArray:
@@ -108,7 +117,9 @@ def check_rewards(
 
 def check_margins(margins: ArrayLike | None, n_experts: int) -> FloatArray:
     """Return positive margins (n_experts,); None stands for all ones, a number for all equal."""
-    array = float64_array("margins", 1.0 if margins is None else margins)
+    if margins is None:
+        return np.ones(n_experts)
+    array = float64_array("margins", margins)
     if array.ndim == 0:
         array = np.full(n_experts, float(array))
     check_shape("margins", array.shape, "(n_experts,)", (n_experts,))
@@ -132,15 +143,24 @@ def float_vector(
     ``positive`` requires every entry to be positive, ``nonzero`` at least one.
     """
     array = float64_array(name, values)
-    valid = np.isfinite(array) & (array > 0 if positive else array >= 0)
-    wrong_shape = array.ndim != 1 or array.size == 0 or size not in (None, array.size)
-    if wrong_shape or not valid.all() or (nonzero and not array.any()):
-        count = "a vector of" if size is None else str(size)
-        rule = "positive" if positive else "non-negative"
-        last = ", not all zero" if nonzero else ""
-        got = repr(values) if array.size <= 20 else f"shape {array.shape}, {(~valid).sum()} bad"
-        raise invalid(name, f"must be {count} finite, {rule} numbers{last}; got {got}.")
-    return array
+    if positive:
+        valid = np.isfinite(array) & (array > 0)
+    else:
+        valid = np.isfinite(array) & (array >= 0)
+    has_wrong_shape = array.ndim != 1 or array.size == 0 or size not in (None, array.size)
+    is_all_zero = nonzero and not array.any()
+    if not has_wrong_shape and valid.all() and not is_all_zero:
+        return array
+    rule = "a vector of finite, "
+    if size is not None:
+        rule = f"{size} finite, "
+    rule += "positive numbers" if positive else "non-negative numbers"
+    if nonzero:
+        rule += ", not all zero"
+    got = repr(values)
+    if array.size > 20:
+        got = f"shape {array.shape}, {(~valid).sum()} bad"
+    raise invalid(name, f"must be {rule}; got {got}.")
 
 
 def check_labels(labels: ArrayLike, shape: tuple[int, ...], name: str = "labels") -> IntArray:
@@ -163,11 +183,13 @@ def check_strength(name: str, value: Any) -> float:
 
 def check_integer(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
     """Return an integer of at least ``low`` and, where there is one, at most ``high``."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < low or (high is not None and value > high):
-        rule = f", at least {low}" if high is None else f" in [{low}, {high}]"
-        raise invalid(name, f"must be an integer{rule}; got {value!r}.")
-    return int(value)
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if is_integer and value >= low and (high is None or value <= high):
+        return int(value)
+    rule = f"must be an integer in [{low}, {high}]"
+    if high is None:
+        rule = f"must be an integer, at least {low}"
+    raise invalid(name, f"{rule}; got {value!r}.")
 
 
 def check_jobs(n_jobs: Any) -> None:
@@ -201,6 +223,7 @@ def check_number(name: str, value: Any, rule: str) -> float:
 
 
 def float64_array(name: str, values: ArrayLike) -> FloatArray:
+    """Return ``values`` as a float64 array of any shape."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -221,7 +244,9 @@ def as_python(value: Any, finite: bool = False) -> Any:
         return {key: as_python(entry, finite) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_python(entry, finite) for entry in value]
-    return None if finite and isinstance(value, float) and not math.isfinite(value) else value
+    if finite and isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def first_columns(X: Any, count: int) -> Any:

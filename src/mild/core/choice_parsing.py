@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# What stands further behind a letter does not tell what it means.
+# Characters behind a letter that are looked at to tell what it means.
 NEAR = 200
 
 _BOXED = re.compile(
     r"\\boxed\s*\{\s*(?:\\(?:text|mathrm|textbf|mathbf)\s*\{)?\s*\(?([A-Za-z])\)?\s*\}"
 )
-# "Answer: B", "the correct option is (B)"; what follows the letter is looked at apart.
+# "Answer: B", "the correct option is (B)"; what follows the letter is checked separately.
 _MARKER = re.compile(
     r"\b(?:answers?|options?|choices?|letter)\b(?:\s+(?:is|are|would\s+be|should\s+be|must\s+be))?\s*+[:=-]*+\s*+"
     r"(?:(?:the\s+)?(?:correct\s+|right\s+)?(?:option|choice|letter|answer)\s*+(?:is\s*+)?[:=]?+\s*+)?"
@@ -29,68 +29,116 @@ _ENDED = re.compile(
 
 
 def extract_letter(response: str, options: Sequence[str]) -> str | None:
-    """The letter chosen, None if none can be told.
+    """The letter that a response chooses; None if that is not clear.
 
-    In this order: the last ``\\boxed{B}``; the last letter behind "answer", "option" or "choice"; a
-    response that is a lone letter, or begins with one ("B)", "(B) text", "B: text"), or ends with such a
-    line; a response that is the text of an option; the only capital letter of the options that stands
-    by itself. Letters beyond the options do not count, nor does an article ("A dog").
+    It is the first of these that a response has: the last ``\\boxed{B}``; the last letter behind "answer",
+    "option" or "choice"; a lone letter as the response or its last line, or one at its beginning ("B)",
+    "(B) text", "B: text"); the text of an option as the whole response; the only capital letter of an
+    option that stands by itself. Letters beyond the options do not count, nor does an article ("A dog").
 
+    Parameters
+    ----------
+    response : str
+        Answer of an expert.
+    options : sequence of str
+        Texts of the options, the first of which is A.
+
+    Returns
+    -------
+    letter : str or None
+        A capital letter.
+
+    Examples
+    --------
     >>> options = ["Paris", "Rome", "A dog", "Oslo"]
-    >>> [extract_letter(text, options) for text in ("(B)", "Answer: **c**.", "I'd say D, not sure", "Rome")]
-    ['B', 'C', 'D', 'B']
+    >>> extract_letter("(B)", options), extract_letter("Answer: **c**.", options)
+    ('B', 'C')
+    >>> extract_letter("I'd say D, not sure", options), extract_letter("Rome", options)
+    ('D', 'B')
     >>> extract_letter("A or B", options) is None
     True
     """
     letters = LETTERS[: len(options)]
     text = response.replace("**", "").replace("__", "").replace("*", "").strip()
+    return (
+        _boxed_letter(text, letters)
+        or _marked_letter(text, options, letters)
+        or _leading_letter(text, letters)
+        or _letter_of_option(text, options, letters)
+        or _only_standing_letter(text, options, letters)
+    )
 
-    def known(letter: str) -> str | None:
-        return letter.upper() if letter.upper() in letters else None
 
-    for letter in reversed(_BOXED.findall(text)):
-        if found := known(letter):
-            return found
+def _known(letter: str, letters: str) -> str | None:
+    """The letter as a capital, if it is one of an option."""
+    if letter.upper() in letters:
+        return letter.upper()
+    return None
+
+
+def _boxed_letter(text: str, letters: str) -> str | None:
+    """The last letter in a box of LaTeX."""
+    for boxed in reversed(_BOXED.findall(text)):
+        if letter := _known(boxed, letters):
+            return letter
+    return None
+
+
+def _marked_letter(text: str, options: Sequence[str], letters: str) -> str | None:
+    """The last letter behind a word such as "answer"."""
     for match in reversed(list(_MARKER.finditer(text))):
-        if (found := known(match[1])) and _meant(match, options, letters):
-            return found
+        letter = _known(match[1], letters)
+        if letter and _names_an_option(match, options, letters):
+            return letter
+    return None
+
+
+def _leading_letter(text: str, letters: str) -> str | None:
+    """The letter that the response, its first line or its last line is or begins with."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for part in [text, *lines[:1], *lines[-1:]]:
-        begun = _ALONE.fullmatch(part) or _START.match(part)
-        if begun and (found := known(begun[1])):
-            return found
-    if found := _option(text, options, letters):
-        return found
-    standing = {
-        match[1]
-        for match in _STANDING.finditer(text)
-        if match[1] in letters and _meant(match, options, letters)
-    }
-    return standing.pop() if len(standing) == 1 else None
+        match = _ALONE.fullmatch(part) or _START.match(part)
+        if match and (letter := _known(match[1], letters)):
+            return letter
+    return None
 
 
-def _meant(match: re.Match[str], options: Sequence[str], letters: str) -> bool:
-    """Whether a letter names an option: nothing goes on behind it but its option or a reason."""
-    letter, rest = match[1], match.string[match.end() : match.end() + NEAR]
+def _letter_of_option(text: str, options: Sequence[str], letters: str) -> str | None:
+    """Letter of the only option whose text the response is."""
+    answer = re.sub(r"^(?:the\s+)?(?:correct\s+)?answer(?:\s+is)?\s*:?\s*", "", text, flags=re.I)
+    folded = _folded_option(answer)
+    if not folded:
+        return None
+    same = [i for i, option in enumerate(options) if _folded_option(option) == folded]
+    if len(same) != 1:
+        return None
+    return letters[same[0]]
+
+
+def _only_standing_letter(text: str, options: Sequence[str], letters: str) -> str | None:
+    """The only capital letter of an option that stands by itself."""
+    standing = set()
+    for match in _STANDING.finditer(text):
+        if match[1] in letters and _names_an_option(match, options, letters):
+            standing.add(match[1])
+    if len(standing) != 1:
+        return None
+    return standing.pop()
+
+
+def _names_an_option(match: re.Match[str], options: Sequence[str], letters: str) -> bool:
+    """Whether a letter names an option: only its option or a reason may follow it."""
+    letter = match[1]
+    rest = match.string[match.end() : match.end() + NEAR]
     if _ENDED.match(rest):
         return True
     if letter not in "AIai":
         return letter.isupper()
-    return _folded_option(rest).startswith(
-        _folded_option(options[letters.index(letter.upper())]) or "\0"
-    )
-
-
-def _option(text: str, options: Sequence[str], letters: str) -> str | None:
-    """Letter of the only option whose text the response is."""
-    said = re.sub(r"^(?:the\s+)?(?:correct\s+)?answer(?:\s+is)?\s*:?\s*", "", text, flags=re.I)
-    same = [
-        letters[i]
-        for i, option in enumerate(options)
-        if _folded_option(option) == _folded_option(said)
-    ]
-    return same[0] if len(same) == 1 and _folded_option(said) else None
+    # "A" and "I" are words, too: they name an option if its text follows.
+    option = _folded_option(options[letters.index(letter.upper())])
+    return bool(option) and _folded_option(rest).startswith(option)
 
 
 def _folded_option(text: str) -> str:
+    """A text without case, and without punctuation around it."""
     return " ".join(text.casefold().split()).strip(" .,:;!\"'`()[]")

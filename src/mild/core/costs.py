@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import (
+    BoolArray,
     FloatArray,
     IntArray,
     check_costs,
@@ -45,13 +46,17 @@ def cost_matrix(
 
     Parameters
     ----------
-    predictions : (n_samples, n_experts) array of class labels
-    labels : (n_samples,) array of true labels
-    betas : (n_experts,) non-negative, optional: price of asking each expert, in units of one error
+    predictions : array of shape (n_samples, n_experts)
+        Class label that each expert predicts.
+    labels : array of shape (n_samples,)
+        True class labels.
+    betas : array of shape (n_experts,), default=None
+        Non-negative price of asking each expert, in units of one error. None stands for zeros.
 
     Returns
     -------
-    (n_samples, n_experts) array
+    costs : array of shape (n_samples, n_experts)
+        Cost of each expert.
 
     Examples
     --------
@@ -59,12 +64,14 @@ def cost_matrix(
     array([[0.7, 1.2],
            [0.7, 0.2]])
     """
-    answers, truth = np.asarray(predictions), np.asarray(labels)
-    if answers.ndim != 2:
+    predicted = np.asarray(predictions)
+    truth = np.asarray(labels)
+    if predicted.ndim != 2:
         rule = "must have shape (n_samples, n_experts)"
-        raise invalid("predictions", f"{rule}; got {answers.shape}.")
-    check_shape("labels", truth.shape, "(n_samples,)", (len(answers),))
-    return (answers != truth[:, None]).astype(np.float64) + _betas(betas, answers.shape[1])
+        raise invalid("predictions", f"{rule}; got {predicted.shape}.")
+    check_shape("labels", truth.shape, "(n_samples,)", (len(predicted),))
+    errors = (predicted != truth[:, None]).astype(np.float64)
+    return errors + _checked_betas(betas, predicted.shape[1])
 
 
 def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -> FloatArray:
@@ -73,17 +80,30 @@ def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -
     outside = ~np.isnan(array) & ~((array >= 0) & (array <= 1))
     rule = "lie in [0, 1], or be NaN where an expert was never asked"
     check_entries("correct", array, outside, rule)
-    return 1.0 - array + _betas(betas, array.shape[1])
+    return 1.0 - array + _checked_betas(betas, array.shape[1])
 
 
-def _betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
-    return np.zeros(n_experts) if betas is None else float_vector("betas", betas, n_experts)
+def _checked_betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
+    """Prices (n_experts,) of asking; zeros where none are given."""
+    if betas is None:
+        return np.zeros(n_experts)
+    return float_vector("betas", betas, n_experts)
 
 
 def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> FloatArray:
-    """Sum of cost parts, each times its weight (1 by default).
+    """Sum of cost parts, each times its weight.
 
-    Every part is (n_samples, n_experts), or (n_experts,) if it is the same for all rows.
+    Parameters
+    ----------
+    parts : mapping of str to array
+        Cost parts by name. Each is (n_samples, n_experts), or (n_experts,) if it is the same for all rows.
+    weights : mapping of str to float
+        Non-negative weights of some of the parts; the others weigh 1.
+
+    Returns
+    -------
+    costs : array of shape (n_samples, n_experts)
+        The weighted sum.
 
     Examples
     --------
@@ -127,15 +147,20 @@ def rewards(
 
     Parameters
     ----------
-    costs : (n_samples, n_experts) array
-    kind : "others", "complement", "contrast" or "baseline"
-    scale : for ``complement``: the largest possible cost; by default the largest present, which is
-        wrong for batches
-    strength : for ``baseline``: a number >= 0
+    costs : array of shape (n_samples, n_experts)
+        Non-negative costs; NaN where an expert was never asked. Its reward is then 0.
+    kind : {"others", "complement", "contrast", "baseline"}, default="others"
+        Form of the rewards.
+    scale : float, default=None
+        Only for ``complement``: the largest possible cost. None takes the largest cost present, which is
+        wrong for batches.
+    strength : float, default=0.5
+        Only for ``baseline``: a number >= 0.
 
     Returns
     -------
-    (n_samples, n_experts) array
+    rewards : array of shape (n_samples, n_experts)
+        Non-negative rewards.
 
     Examples
     --------
@@ -150,28 +175,48 @@ def rewards_of(
     array: FloatArray, kind: str, scale: float | None = None, strength: float = 0.5
 ) -> FloatArray:
     """``rewards`` of validated costs, or of some of their rows, where a column may be all NaN."""
-    asked = ~np.isnan(array)
     if kind == "complement":
-        largest = float(np.nanmax(array)) if array.size else 1.0
-        if scale is None:
-            scale = largest if largest > 0 else 1.0
-        if not (np.isfinite(scale) and scale > 0):
-            raise invalid("scale", f"must be positive and finite; got {scale}.")
-        if largest > scale * (1 + 1e-6):
-            raise invalid(
-                "scale",
-                f"must be the largest possible cost; got {scale:g}, but a cost of "
-                f"{largest:g} is present.",
-            )
-        result = np.maximum(1 - array / array.dtype.type(scale), 0)
+        made = _complement(array, scale)
     else:
-        share = STRENGTHS[kind] if kind in STRENGTHS else check_strength("strength", strength)
-        filled = np.where(asked, array, 0)
-        level = filled.max(axis=1, keepdims=True)
-        if share > 0:
-            level = (1 - share) * level + share * filled.sum(axis=1, keepdims=True)
-        result = np.maximum(level - filled, 0)
-    return np.where(asked, result, 0).astype(array.dtype, copy=False)
+        made = _baseline_minus_cost(array, _baseline_strength(kind, strength))
+    return np.where(np.isnan(array), 0, made).astype(array.dtype, copy=False)
+
+
+def _complement(array: FloatArray, scale: float | None) -> FloatArray:
+    """``1 - c_k / scale``; the scale is the largest cost where none is given."""
+    largest = 1.0
+    if array.size:
+        largest = float(np.nanmax(array))
+    if scale is None:
+        # Costs that are all zero have any scale.
+        scale = largest if largest > 0 else 1.0
+    if not (np.isfinite(scale) and scale > 0):
+        raise invalid("scale", f"must be positive and finite; got {scale}.")
+    if largest > scale * (1 + 1e-6):
+        raise invalid(
+            "scale",
+            f"must be the largest possible cost; got {scale:g}, but a cost of "
+            f"{largest:g} is present.",
+        )
+    return np.maximum(1 - array / array.dtype.type(scale), 0)
+
+
+def _baseline_strength(kind: str, strength: float) -> float:
+    """Strength of the row baseline: of ``others`` and ``contrast`` it is fixed."""
+    if kind in STRENGTHS:
+        return STRENGTHS[kind]
+    return check_strength("strength", strength)
+
+
+def _baseline_minus_cost(array: FloatArray, strength: float) -> FloatArray:
+    """``b - c_k`` with ``b = (1 - strength) * max + strength * sum`` of the known costs of a row."""
+    known = np.where(np.isnan(array), 0, array)
+    baseline = known.max(axis=1, keepdims=True)
+    if strength > 0:
+        total = known.sum(axis=1, keepdims=True)
+        baseline = (1 - strength) * baseline + strength * total
+    # Rounding may leave a reward just below 0.
+    return np.maximum(baseline - known, 0)
 
 
 def reward_distribution(rewards: ArrayLike) -> FloatArray:
@@ -181,11 +226,13 @@ def reward_distribution(rewards: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    rewards : (n_samples, n_experts) array of non-negative numbers
+    rewards : array of shape (n_samples, n_experts)
+        Non-negative rewards.
 
     Returns
     -------
-    (n_samples, n_experts) array
+    distribution : array of shape (n_samples, n_experts)
+        Rewards whose rows sum to 1, or to 0 where all rewards are zero.
 
     Examples
     --------
@@ -194,14 +241,15 @@ def reward_distribution(rewards: ArrayLike) -> FloatArray:
            [0.  , 0.  ]])
     """
     array = check_rewards(rewards)
-    top = array.max(axis=1, keepdims=True)
-    scaled = array / np.where(top > 0, top, 1)
+    # Dividing by the largest first keeps the sum of huge rewards finite.
+    largest = array.max(axis=1, keepdims=True)
+    scaled = array / np.where(largest > 0, largest, 1)
     total = scaled.sum(axis=1, keepdims=True)
     return scaled / np.where(total > 0, total, 1)
 
 
 def cheapest(costs: ArrayLike) -> IntArray:
-    """Index of the cheapest asked expert per row, ties to the lowest index (the paper's rule).
+    """Index of the cheapest asked expert per row; ties go to the lowest index (the paper's rule).
 
     Examples
     --------
@@ -232,10 +280,11 @@ def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
 
 def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> FloatArray:
     """Mean cost (n_experts,) of each expert over the rows in which it was asked; NaN if in none."""
+    if weight is None:
+        weight = np.ones(len(array))
     asked = ~np.isnan(array)
-    rows = np.ones(len(array)) if weight is None else weight
-    mass = rows @ asked
-    total = rows @ np.where(asked, array, 0).astype(np.float64, copy=False)
+    mass = weight @ asked
+    total = weight @ np.where(asked, array, 0).astype(np.float64, copy=False)
     return np.divide(total, mass, out=np.full(len(mass), np.nan), where=mass > 0)
 
 
@@ -247,7 +296,10 @@ def expert_ranks(mean_scores: FloatArray, mean_prices: FloatArray | None = None)
 
     Parameters
     ----------
-    mean_scores, mean_prices : (n_experts,), over the training rows
+    mean_scores : array of shape (n_experts,)
+        Mean score of each expert over the training rows.
+    mean_prices : array of shape (n_experts,), default=None
+        Mean price of each expert over the training rows. None leaves prices out.
 
     Examples
     --------
@@ -274,7 +326,8 @@ def best_first(ranks: IntArray) -> list[int]:
 
 def rounded(means: FloatArray) -> FloatArray:
     """Means (n_experts,) to twelve digits: sums over rows in another order differ in the last ones."""
-    return np.array([float(f"{mean:.12g}") for mean in means])
+    digits = [float(f"{mean:.12g}") for mean in means]
+    return np.array(digits)
 
 
 def cheapest_expected(costs: FloatArray, ranks: IntArray | None = None) -> IntArray:
@@ -289,9 +342,9 @@ def cheapest_expected(costs: FloatArray, ranks: IntArray | None = None) -> IntAr
     >>> cheapest_expected(costs), cheapest_expected(costs, np.array([1, 0, 2]))
     (array([2, 0]), array([1, 0]))
     """
-    least = costs.min(axis=1, keepdims=True)
-    size = np.maximum(np.abs(costs), np.abs(least))
-    tied = costs - least <= ESTIMATES * size
+    cheapest_cost = costs.min(axis=1, keepdims=True)
+    size = np.maximum(np.abs(costs), np.abs(cheapest_cost))
+    tied = costs - cheapest_cost <= ESTIMATES * size
     if ranks is None:
         return costs.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)
     return np.where(tied, ranks, len(ranks)).argmin(axis=1)
@@ -312,10 +365,14 @@ def cheapest_of(
 
     Parameters
     ----------
-    array : (n_samples, n_experts) costs, or some of their rows, where a column may be all NaN
-    prices : (n_samples, n_experts), or (n_experts,) if they are the same for all rows
-    ranks : (n_experts,), as ``expert_ranks`` gives them
-    tolerance : costs tie with the least one up to ``tolerance * max(1, least)``
+    array : array of shape (n_samples, n_experts)
+        Costs, or some of their rows, where a column may be all NaN.
+    prices : array of shape (n_samples, n_experts), default=None
+        Prices; (n_experts,) if they are the same for all rows.
+    ranks : array of shape (n_experts,), default=None
+        Ranks, as ``expert_ranks`` gives them.
+    tolerance : float, default=0.0
+        Costs tie with the lowest one up to ``tolerance * max(1, lowest)``.
 
     Examples
     --------
@@ -323,15 +380,24 @@ def cheapest_of(
     >>> cheapest_of(costs), cheapest_of(costs, prices=[2, 1, 1]), cheapest_of(costs, ranks=[2, 1, 0])
     (array([0, 0]), array([1, 1]), array([1, 2]))
     """
-    known = np.where(np.isnan(array), np.inf, array)
-    rules = [rule for rule in (prices, ranks) if rule is not None]
-    if not rules and tolerance == 0:
-        return np.argmin(known, axis=1)
-    least = known.min(axis=1, keepdims=True)
-    bound = least if tolerance == 0 else least + tolerance * np.maximum(1.0, np.abs(least))
-    tied = known <= bound
-    for rule in rules:
-        values = np.where(tied, rule, np.inf)
-        values[np.isnan(values)] = np.inf
-        tied &= values == values.min(axis=1, keepdims=True)
+    costs = np.where(np.isnan(array), np.inf, array)
+    if prices is None and ranks is None and tolerance == 0:
+        return np.argmin(costs, axis=1)
+    lowest = costs.min(axis=1, keepdims=True)
+    bound = lowest
+    if tolerance > 0:
+        bound = lowest + tolerance * np.maximum(1.0, np.abs(lowest))
+    tied = costs <= bound
+    if prices is not None:
+        tied = _lowest_among(tied, prices)
+    if ranks is not None:
+        tied = _lowest_among(tied, ranks)
     return tied.argmax(axis=1)
+
+
+def _lowest_among(tied: BoolArray, values: ArrayLike) -> BoolArray:
+    """Those of the tied experts (n, p) that have the lowest value; unknown values come last."""
+    tied_values = np.where(tied, values, np.inf)
+    tied_values[np.isnan(tied_values)] = np.inf
+    is_lowest: BoolArray = tied_values == tied_values.min(axis=1, keepdims=True)
+    return tied & is_lowest

@@ -7,10 +7,10 @@ decoding solves for p and takes the largest entry. For unequal margins argmax of
 different, inconsistent rule (docs/science/theory.md).
 
 Experts that share a margin are one state of the chain. Grassmann-Taksar-Heyman elimination subtracts
-nothing, so every entry keeps its relative accuracy; rows whose rates would underflow are done with
+nothing, so every entry keeps its relative accuracy; rows whose rates would underflow are computed with
 logarithms of rates. A comp-sum surrogate with tau != 1 multiplies ``p_k`` by
-``softmax_k(f / rho_k)^(1 - tau)``. To find the largest entry alone, with many margins, a chain between the
-anchors is enough. Internal functions store arrays experts first, (p, m).
+``softmax_k(f / rho_k)^(1 - tau)``. Where only the largest entry is wanted and there are many margins, a
+chain between the anchors is enough. Internal functions take arrays stored experts first, (p, m).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from mild.core.arrays import FloatArray, IntArray, check_margins, check_scores
-from mild.core.margins import Anchors, MarginGroup, anchors, group_sums, margin_groups
+from mild.core.margins import Anchors, MarginGroup, find_anchors, group_sums, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 from mild.errors import UnsupportedError, check_option
 
@@ -27,13 +27,16 @@ DECISIONS = ("stationary", "argmax")
 
 # Rows per block in batch decoding, so that the working set stays in cache.
 BLOCK = 8192
-# Rates that are held at a time.
+# How many rates of chains are held at a time.
 RATES = 4_000_000
 # From this many samples on, argmax compares whole rows.
 LONG = 2048
 # Anchors are faster from MANY margins on, if there are at most WORTH times as many anchors.
 MANY = 28
 WORTH = 0.5
+# Gaps, in margins, at which rates are still far from underflow: in single, and in double precision.
+SINGLE_REACH = 40.0
+DOUBLE_REACH = 300.0
 
 
 def argmax_last(values: FloatArray, order: IntArray | None = None) -> IntArray:
@@ -52,11 +55,12 @@ def argmax_last_experts_first(values: FloatArray, order: IntArray | None = None)
         return order[argmax_last_experts_first(values[order])]
     if values.shape[1] < LONG:
         return len(values) - 1 - np.argmax(values[::-1], axis=0)
-    best = values[0].copy()
+    # NumPy's argmax along the first axis takes strides; comparing whole rows is faster.
+    largest = values[0].copy()
     index = np.zeros(values.shape[1], np.intp)
     for k in range(1, len(values)):
-        np.copyto(index, k, where=values[k] >= best)
-        np.maximum(best, values[k], out=best)
+        np.copyto(index, k, where=values[k] >= largest)
+        np.maximum(largest, values[k], out=largest)
     return index
 
 
@@ -66,18 +70,23 @@ def decide(
     rule: str = "stationary",
     surrogate: object = "logistic",
 ) -> IntArray:
-    """Expert of each row, ties to the highest index.
+    """Expert of each row; ties go to the highest index.
 
     Parameters
     ----------
-    scores : (n_samples, n_experts) array
-    margins : (n_experts,) margins the scores were trained with; None for all equal
-    rule : "stationary" (consistent) or "argmax" (the paper's)
-    surrogate : the surrogate the scores were trained with
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    margins : array of shape (n_experts,) or float, default=None
+        Positive margins that the scores were trained with. None stands for all equal.
+    rule : {"stationary", "argmax"}, default="stationary"
+        "stationary" is consistent for any margins; "argmax" is the paper's rule.
+    surrogate : str or float, default="logistic"
+        The surrogate that the scores were trained with.
 
     Returns
     -------
-    (n_samples,) array of expert indices
+    chosen : array of int of shape (n_samples,)
+        Index of the expert of each row.
 
     Examples
     --------
@@ -91,16 +100,20 @@ def decide(
     check_option("rule", rule, DECISIONS)
     f = check_scores(scores)
     rho = check_margins(margins, f.shape[1])
-    kind = parse_surrogate(surrogate)
-    if rule == "argmax" or (kind.decodable and (rho == rho[0]).all()):
+    parsed_surrogate = parse_surrogate(surrogate)
+    if rule == "argmax":
         return argmax_last(f)
-    _check_decodable(kind)
+    _check_decodable(parsed_surrogate)
+    if (rho == rho[0]).all():
+        # The stationary distribution is then softmax(f / rho), in the order of the scores.
+        return argmax_last(f)
     groups = margin_groups(rho)
-    result = np.empty(len(f), np.intp)
+    chosen = np.empty(len(f), np.intp)
     for start in range(0, len(f), BLOCK):
         rows = slice(start, start + BLOCK)
-        result[rows] = stationary_choice(np.ascontiguousarray(f[rows].T), rho, groups, kind)
-    return result
+        block = np.ascontiguousarray(f[rows].T)
+        chosen[rows] = stationary_choice(block, rho, groups, parsed_surrogate)
+    return chosen
 
 
 def stationary_choice(
@@ -110,26 +123,26 @@ def stationary_choice(
     surrogate: Surrogate,
     order: IntArray | None = None,
 ) -> IntArray:
-    """Expert of each column of scores stored experts first, (p, m), without validation.
+    """Expert (m,) of each sample by the stationary rule, of scores (p, m), without validation.
 
-    Ties are those of ``argmax_last``.
+    Ties are decided as by ``argmax_last``.
     """
     p, m = scores.shape
-    few = deciding_anchors(groups, surrogate, scores.dtype)
-    size = rows_at_once(p, groups, surrogate)
-    if few is not None:
-        size = max(1, RATES // (few.inverse.size * p))
-    result = np.empty(m, np.intp)
-    for start in range(0, m, size):
-        rows = slice(start, start + size)
-        part = scores[:, rows]
-        if few is None:
-            masses = stationary_experts_first(part, margins, groups, surrogate)
+    anchors = deciding_anchors(groups, surrogate, scores.dtype)
+    block = rows_at_once(p, groups, surrogate)
+    if anchors is not None:
+        block = max(1, RATES // (anchors.inverse.size * p))
+    chosen = np.empty(m, np.intp)
+    for start in range(0, m, block):
+        samples = slice(start, start + block)
+        f = scores[:, samples]
+        if anchors is None:
+            distribution = stationary_experts_first(f, margins, groups, surrogate)
         else:
-            shifted = part - part.max(axis=0)
-            masses = anchored_distribution(shifted, margins, groups, few, surrogate.tau)
-        result[rows] = argmax_last_experts_first(masses, order)
-    return result
+            shifted = f - f.max(axis=0)
+            distribution = anchored_distribution(shifted, margins, groups, anchors, surrogate.tau)
+        chosen[samples] = argmax_last_experts_first(distribution, order)
+    return chosen
 
 
 def deciding_anchors(
@@ -138,8 +151,10 @@ def deciding_anchors(
     """Anchors to decide with; None where the whole chain is faster, or the only way."""
     if len(groups) < MANY or surrogate.form != "comp_sum" or surrogate.tau > 1:
         return None
-    few = anchors(groups, dtype)
-    return few if few is not None and few.inverse.size <= WORTH * len(groups) else None
+    anchors = find_anchors(groups, dtype)
+    if anchors is None or anchors.inverse.size > WORTH * len(groups):
+        return None
+    return anchors
 
 
 def stationary_distribution(
@@ -147,17 +162,22 @@ def stationary_distribution(
 ) -> FloatArray:
     """The reward distribution for which each row of scores is the exact minimiser.
 
-    Estimates ``E[reward_k] / E[sum_j reward_j]``; ``softmax(f / rho)`` when margins are equal.
+    It estimates ``E[reward_k] / E[sum_j reward_j]``, and is ``softmax(f / rho)`` if all margins are equal.
 
     Parameters
     ----------
-    scores : (n_samples, n_experts) array
-    margins : (n_experts,) positive; None for all ones
-    surrogate : any but the hinge and tau >= 2, which have no unique decoding and are refused
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    margins : array of shape (n_experts,) or float, default=None
+        Positive margins that the scores were trained with. None stands for all ones.
+    surrogate : str or float, default="logistic"
+        The surrogate that the scores were trained with. The hinge and tau >= 2 have no unique decoding
+        and are refused.
 
     Returns
     -------
-    (n_samples, n_experts) array; rows sum to 1
+    distribution : array of shape (n_samples, n_experts)
+        Estimated reward distribution; each row sums to 1.
 
     Examples
     --------
@@ -166,18 +186,19 @@ def stationary_distribution(
     """
     f = check_scores(scores)
     rho = check_margins(margins, f.shape[1])
-    kind = parse_surrogate(surrogate)
-    _check_decodable(kind)
-    result = np.empty_like(f)
+    parsed_surrogate = parse_surrogate(surrogate)
+    _check_decodable(parsed_surrogate)
     groups = margin_groups(rho)
-    block = min(BLOCK, rows_at_once(f.shape[1], groups, kind))
+    block = min(BLOCK, rows_at_once(f.shape[1], groups, parsed_surrogate))
+    distribution = np.empty_like(f)
     for start in range(0, len(f), block):
         rows = slice(start, start + block)
-        result[rows] = stationary_experts_first(f[rows].T, rho, groups, kind).T
-    return result
+        distribution[rows] = stationary_experts_first(f[rows].T, rho, groups, parsed_surrogate).T
+    return distribution
 
 
 def _check_decodable(surrogate: Surrogate) -> None:
+    """Refuse a surrogate without stationary decoding."""
     if not surrogate.decodable:
         raise UnsupportedError(
             "stationary decoding needs a surrogate whose minimiser determines a distribution: not the "
@@ -187,8 +208,10 @@ def _check_decodable(surrogate: Surrogate) -> None:
 
 def rows_at_once(p: int, groups: list[MarginGroup], surrogate: Surrogate) -> int:
     """Number of rows whose chains together hold at most RATES entries."""
-    states = p if surrogate.form == "pairwise" else len(groups)
-    return max(1, RATES // (states * p))
+    n_states = len(groups)
+    if surrogate.form == "pairwise":
+        n_states = p
+    return max(1, RATES // (n_states * p))
 
 
 def stationary_experts_first(
@@ -204,107 +227,179 @@ def stationary_experts_first(
         return distribution / distribution.sum(axis=0)
     if surrogate.form == "pairwise":
         return _pairwise(scores, margins, surrogate.tau)
+    return _comp_sum(shifted, margins, groups, surrogate.tau)
+
+
+def _comp_sum(
+    shifted: FloatArray, margins: FloatArray, groups: list[MarginGroup], tau: float
+) -> FloatArray:
+    """Stationary distribution (p, m) for a comp-sum surrogate, of scores with a largest entry of 0.
+
+    Samples whose gaps are too wide for rates in their own precision are computed in double precision,
+    which takes a ninth of the time of logarithms, and those too wide even for that by logarithms.
+    """
+    reach = DOUBLE_REACH
+    if shifted.dtype == np.float32:
+        reach = SINGLE_REACH
+    smallest_margin = groups[0].margin
     lowest = shifted.min(axis=0)
-    limit = 40.0 if scores.dtype == np.float32 else 300.0
-    wide = lowest < -limit * groups[0].margin
-    if not wide.any():
-        return _by_powers(shifted, margins, groups, surrogate.tau)
-    result = np.empty_like(shifted)
-    result[:, ~wide] = _by_powers(shifted[:, ~wide], margins, groups, surrogate.tau)
-    # Double precision often suffices where single does not, in a ninth of the logarithms' time.
-    beyond = lowest < -300.0 * groups[0].margin
-    for rows, eliminate in ((wide & ~beyond, _by_powers), (beyond, _logarithmic)):
-        if rows.any():
-            doubles = shifted[:, rows].astype(np.float64)
-            result[:, rows] = eliminate(doubles, margins, groups, surrogate.tau)
-    return result
+    is_wide = lowest < -reach * smallest_margin
+    if not is_wide.any():
+        return _by_powers(shifted, margins, groups, tau)
+    distribution = np.empty_like(shifted)
+    distribution[:, ~is_wide] = _by_powers(shifted[:, ~is_wide], margins, groups, tau)
+    needs_logarithms = lowest < -DOUBLE_REACH * smallest_margin
+    needs_doubles = is_wide & ~needs_logarithms
+    if needs_doubles.any():
+        doubles = shifted[:, needs_doubles].astype(np.float64)
+        distribution[:, needs_doubles] = _by_powers(doubles, margins, groups, tau)
+    if needs_logarithms.any():
+        doubles = shifted[:, needs_logarithms].astype(np.float64)
+        distribution[:, needs_logarithms] = _logarithmic(doubles, margins, groups, tau)
+    return distribution
 
 
 def anchored_distribution(
-    shifted: FloatArray, margins: FloatArray, groups: list[MarginGroup], few: Anchors, tau: float
+    shifted: FloatArray,
+    margins: FloatArray,
+    groups: list[MarginGroup],
+    anchors: Anchors,
+    tau: float,
 ) -> FloatArray:
     """Stationary distribution (p, m) by a chain between a few of the margins, the anchors.
 
-    Let ``E_gj`` be the powers ``exp((f_j - max f) / rho_g)``, ``T_g`` their sums over experts, and
-    ``E_gj = sum_a C_ga E_aj`` as in ``Anchors``. The masses ``q_j = p_j / rho_j`` are then ``sum_a y_a
-    E_aj``, where y is the left eigenvector, for the eigenvalue 1, of the small matrix
+    With the weights C (G, A) of the anchors (see ``Anchors``) and scores f (p, m), the largest being 0::
 
-        B_ab = sum over g of (sum of E_aj over the experts j of group g) / T_g * C_gb.
+        E_aj = exp(f_j / rho_a)                     powers (A, p, m)
+        S_a  = sum_j E_aj                           sums (A, m)
+        T_g  = sum_a C_ga S_a                       totals (G, m) of ``exp(f_j / rho_g)``
+        B_ab = sum over g of (sum of E_aj over the experts j of group g) / T_g * C_gb
+
+    The masses ``q_j = p_j / rho_j`` are ``sum_a y_a E_aj``, where y is the left eigenvector of B for the
+    eigenvalue 1. It is determined up to scale: adding the rank-one matrix ``u S^T`` with
+    ``u = S / (S . S)`` to ``I - B`` makes the system regular.
 
     C has entries of both signs, so entries of p have an absolute accuracy of 1e-12 (1e-6 for scores
-    in single precision), not a relative one: enough to find the largest. ``shifted`` (p, m) are scores
-    with a largest entry of 0; tau is at most 1, because small masses matter beyond that.
+    in single precision), not a relative one: enough to find the largest. tau is at most 1, because small
+    masses matter beyond that.
     """
     p, m = shifted.shape
-    size = few.inverse.size
-    scores = shifted.astype(np.float64, copy=False)
-    powers = np.empty((size, p, m))
-    np.multiply(few.inverse[:, None, None], scores, out=powers)
-    np.exp(powers, out=powers)
-    sums = powers.sum(axis=1)
-    total = few.weights @ sums
-    shares = group_sums(powers, groups)
-    shares /= -total
-    chain = np.ascontiguousarray((few.weights.T @ shares).transpose(2, 1, 0))
-    chain[:, np.arange(size), np.arange(size)] += 1
-    # The chain determines masses up to scale; the rank-one term of the sums fixes the scale.
-    unit = (sums / np.square(sums).sum(axis=0)).T
-    chain += unit[:, :, None] * sums.T[:, None, :]
-    mass = np.linalg.solve(chain, unit[:, :, None])[:, :, 0].T
-    result = np.einsum("am,akm->km", mass, powers)
-    np.maximum(result, 0, out=result)
-    result *= margins[:, None]
+    n_anchors = anchors.inverse.size
+    f = shifted.astype(np.float64, copy=False)
+    E = np.empty((n_anchors, p, m))
+    np.multiply(anchors.inverse[:, None, None], f, out=E)
+    np.exp(E, out=E)
+    S = E.sum(axis=1)
+    T = anchors.weights @ S
+    shares = group_sums(E, groups)
+    shares /= -T
+    minus_B = anchors.weights.T @ shares  # transposed, (A, A, m)
+    system = np.ascontiguousarray(minus_B.transpose(2, 1, 0))
+    diagonal = np.arange(n_anchors)
+    system[:, diagonal, diagonal] += 1
+    u = (S / np.square(S).sum(axis=0)).T
+    system += u[:, :, None] * S.T[:, None, :]
+    y = np.linalg.solve(system, u[:, :, None])[:, :, 0].T
+    distribution = np.einsum("am,akm->km", y, E)
+    np.maximum(distribution, 0, out=distribution)
+    distribution *= margins[:, None]
     if tau != 1:
-        home = np.empty(p, np.intp)
-        for g, group in enumerate(groups):
-            home[group.members] = g
-        result *= (np.exp(scores / margins[:, None]) / total[home]) ** (1 - tau)
-    result /= result.sum(axis=0)
-    return result
+        softmax = np.exp(f / margins[:, None]) / T[_group_of_expert(groups, p)]
+        distribution *= softmax ** (1 - tau)
+    distribution /= distribution.sum(axis=0)
+    return distribution
+
+
+def _group_of_expert(groups: list[MarginGroup], p: int) -> IntArray:
+    """Number (p,) of the group of each expert."""
+    group_of_expert = np.empty(p, np.intp)
+    for number, group in enumerate(groups):
+        group_of_expert[group.members] = number
+    return group_of_expert
 
 
 def _by_powers(
     shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
-    """Rates ``exp(f_j / rho_g)``, not divided by their sum: row scale only rescales the masses."""
-    dtype, p, size = shifted.dtype, len(shifted), len(groups)
-    # Members of a group side by side: where all margins differ, the powers are the rates.
+    """Stationary distribution (p, m) by elimination of plain rates.
+
+    With G groups of experts that share a margin, and masses q of the groups::
+
+        E_gj = exp(f_j / rho_g)                          powers (G, p, m)
+        T_g  = sum_j E_gj                                totals (G, m)
+        R_gh = sum of E_gj over the experts j of h       rates (G, G, m) from group g to group h
+        p_j  = rho_j * sum_g q_g E_gj                    up to scale
+
+    Rates are neither divided by ``rho_g`` nor by ``T_g``: a factor of a row of rates only divides the mass
+    of its group, and q is that of these rates. If all margins differ, the experts are the groups and
+    ``sum_g q_g E_gj = q_j T_j``. For tau != 1, ``p_j`` is also multiplied by
+    ``softmax_j(f / rho_j)^(1 - tau)``, which is ``(E_gj / T_g)^(1 - tau)`` for the group g of j.
+    """
+    dtype = shifted.dtype
+    p = len(shifted)
+    n_groups = len(groups)
+    # Members of a group side by side, so that the rates to a group are a slice of the powers.
     order = np.concatenate([group.members for group in groups])
-    shifted = shifted[order]
-    powers = np.empty((size, *shifted.shape), dtype)
+    group_sizes = [group.members.size for group in groups]
+    f = shifted[order]
+    E = np.empty((n_groups, *f.shape), dtype)
     for g, group in enumerate(groups):
-        np.multiply(shifted, dtype.type(1 / group.margin), out=powers[g])
-    np.exp(powers, out=powers)
+        np.multiply(f, dtype.type(1 / group.margin), out=E[g])
+    np.exp(E, out=E)
+    R = E
+    if n_groups < p:
+        R = _sums_by_group(E, group_sizes)
+    T = R.sum(axis=1)
     scale = rho[order].astype(dtype)[:, None]
-    if size == p or tau != 1:
-        totals = powers.sum(axis=1)
     if tau != 1:
-        home = np.repeat(np.arange(size), [group.members.size for group in groups])
-        scale = scale * (powers[home, np.arange(p)] / totals[home]) ** dtype.type(1 - tau)
-    if size == p:
-        distribution = _gth(powers) * totals
+        group_of_expert = np.repeat(np.arange(n_groups), group_sizes)
+        softmax = E[group_of_expert, np.arange(p)] / T[group_of_expert]
+        scale = scale * softmax ** dtype.type(1 - tau)
+    if n_groups < p:
+        ordered = np.einsum("gm,gpm->pm", _gth(R), E)
     else:
-        ends = np.cumsum([group.members.size for group in groups])
-        # Not reduceat, which is thirty times slower along this axis.
-        rates = [part.sum(axis=1) for part in np.split(powers, ends[:-1], axis=1)]
-        distribution = np.einsum("gm,gpm->pm", _gth(np.stack(rates, axis=1)), powers)
-    distribution *= scale
-    distribution /= distribution.sum(axis=0)
-    result = np.empty_like(distribution)
-    result[order] = distribution
-    return result
+        ordered = _gth(R) * T
+    ordered *= scale
+    ordered /= ordered.sum(axis=0)
+    distribution = np.empty_like(ordered)
+    distribution[order] = ordered
+    return distribution
+
+
+def _sums_by_group(powers: FloatArray, group_sizes: list[int]) -> FloatArray:
+    """Sums (G, G, m) of powers (G, p, m) over the members of each group, which stand side by side."""
+    n_groups = len(group_sizes)
+    sums = np.empty((n_groups, n_groups, powers.shape[2]), powers.dtype)
+    end = 0
+    # A sum per group, not reduceat, which is thirty times slower along this axis.
+    for number, group_size in enumerate(group_sizes):
+        start = end
+        end += group_size
+        sums[:, number] = powers[:, start:end].sum(axis=1)
+    return sums
 
 
 def _gth(rates: FloatArray) -> FloatArray:
-    """Stationary masses (G, m) of chains with rates (G, G, m); ``rates`` is overwritten."""
-    size, _, m = rates.shape
-    for last in range(size - 1, 0, -1):
+    """Stationary masses (G, m) of chains with rates (G, G, m), up to scale; ``rates`` is overwritten.
+
+    Grassmann-Taksar-Heyman elimination. The last state l is removed from the chain, and what went to l is
+    passed on to the states that l leads to::
+
+        rates[g, h] += rates[g, l] / (sum of rates[l, :l]) * rates[l, h]    for g, h < l
+
+    This is repeated until one state is left. The masses then follow in the order of the states: with the
+    rates as they were when g was removed,
+    ``mass[g] = sum over h < g of mass[h] * rates[h, g] / leaving_g``.
+    Nothing is subtracted, so that every mass keeps its relative accuracy.
+    """
+    n_states, _, m = rates.shape
+    for last in range(n_states - 1, 0, -1):
         leaving = rates[last, :last].sum(axis=0)
         rates[:last, last] /= leaving
         rates[:last, :last] += rates[:last, last, None] * rates[last, :last]
-    mass = np.empty((size, m), rates.dtype)
+    mass = np.empty((n_states, m), rates.dtype)
     mass[0] = 1
-    for g in range(1, size):
+    for g in range(1, n_states):
         mass[g] = np.einsum("hm,hm->m", mass[:g], rates[:g, g])
         # Keep the running masses bounded: a nearly absorbing chain grows them without limit.
         mass[: g + 1] /= mass[: g + 1].max(axis=0)
@@ -314,54 +409,66 @@ def _gth(rates: FloatArray) -> FloatArray:
 def _logarithmic(
     shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
+    """``_by_powers`` with logarithms of rates, for gaps at which plain rates underflow.
+
+    With masses q of the groups, as they are for rates divided by totals and margins::
+
+        log softmax_gj = f_j / rho_g - log T_g                                   (G, p, m)
+        log R_gh       = log (sum of softmax_gj over j of h) - log rho_g         (G, G, m)
+        log p_j        = log rho_j + log sum_g (q_g / rho_g * softmax_gj)        up to scale
+    """
     p, m = shifted.shape
-    size = len(groups)
-    log_softmax = np.empty((size, p, m))
+    n_groups = len(groups)
+    log_softmax = np.empty((n_groups, p, m))
     for g, group in enumerate(groups):
         log_softmax[g] = np.maximum(shifted / group.margin, -1e300)
         log_softmax[g] -= np.log(np.exp(log_softmax[g]).sum(axis=0))
-    log_rates = np.empty((size, size, m))
-    height = np.empty((size, m))
+    log_rates = np.empty((n_groups, n_groups, m))
+    best_scores = np.empty((n_groups, m))
     for h, group in enumerate(groups):
         log_rates[:, h] = np.logaddexp.reduce(log_softmax[:, group.members], axis=1)
-        height[h] = shifted[group.members].max(axis=0)
+        best_scores[h] = shifted[group.members].max(axis=0)
     log_margin = np.log([group.margin for group in groups])
     log_rates -= log_margin[:, None, None]
-    mass = _log_gth(log_rates, height)
-    terms = (mass - log_margin[:, None])[:, None] + log_softmax
-    distribution = np.logaddexp.reduce(terms, axis=0) + np.log(rho)[:, None]
+    log_mass = _log_gth(log_rates, best_scores)
+    log_terms = (log_mass - log_margin[:, None])[:, None] + log_softmax
+    log_distribution = np.logaddexp.reduce(log_terms, axis=0) + np.log(rho)[:, None]
     if tau != 1:
         for g, group in enumerate(groups):
-            distribution[group.members] += (1 - tau) * log_softmax[g, group.members]
-    return _normalise_log(distribution)
+            log_distribution[group.members] += (1 - tau) * log_softmax[g, group.members]
+    return _normalise_log(log_distribution)
 
 
-def _log_gth(log_rates: FloatArray, height: FloatArray) -> FloatArray:
-    """``_gth`` on logarithms of rates; ``height`` (G, m) is the best score in each state.
+def _log_gth(log_rates: FloatArray, best_scores: FloatArray) -> FloatArray:
+    """Logarithms of ``_gth``, from those of rates; ``best_scores`` (G, m) is the best score of each state.
 
-    The lowest state is eliminated first and masses are relative to the highest: at scores of 1e20 the
-    rounding of logarithms would otherwise swamp the ratios of the states that matter.
+    The state with the lowest score is eliminated first, and masses are relative to that with the highest:
+    at scores of 1e20 the rounding of logarithms would otherwise swamp the ratios of the states that matter.
     """
-    size, _, m = log_rates.shape
-    order = np.argsort(-height, axis=0, kind="stable")
+    n_states, _, m = log_rates.shape
+    order = np.argsort(-best_scores, axis=0, kind="stable")
     log_rates = np.take_along_axis(log_rates, order[:, None], axis=0)
     log_rates = np.take_along_axis(log_rates, order[None], axis=1)
-    for last in range(size - 1, 0, -1):
+    for last in range(n_states - 1, 0, -1):
         leaving = np.logaddexp.reduce(log_rates[last, :last], axis=0)
         log_rates[:last, last] -= leaving
-        through = log_rates[:last, last, None] + log_rates[last, :last]
-        np.logaddexp(log_rates[:last, :last], through, out=log_rates[:last, :last])
-    mass = np.empty((size, m))
-    mass[0] = 0
-    for g in range(1, size):
-        mass[g] = np.logaddexp.reduce(mass[:g] + log_rates[:g, g], axis=0)
-    result = np.empty_like(mass)
-    np.put_along_axis(result, order, mass, axis=0)
-    return result
+        through_last = log_rates[:last, last, None] + log_rates[last, :last]
+        np.logaddexp(log_rates[:last, :last], through_last, out=log_rates[:last, :last])
+    ordered_mass = np.empty((n_states, m))
+    ordered_mass[0] = 0
+    for g in range(1, n_states):
+        ordered_mass[g] = np.logaddexp.reduce(ordered_mass[:g] + log_rates[:g, g], axis=0)
+    log_mass = np.empty_like(ordered_mass)
+    np.put_along_axis(log_mass, order, ordered_mass, axis=0)
+    return log_mass
 
 
 def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
-    """Sum over pairs: rates ``Phi_tau'(e^v) e^v / rho_k`` with ``v = (f_j - f_k) / rho_k``."""
+    """Stationary distribution (p, m) for the sum over pairs, whose states are the experts.
+
+    The rate from k to j is ``Phi_tau'(e^v) e^v / rho_k`` with ``v = (f_j - f_k) / rho_k``; its logarithm is
+    ``v - tau * log(1 + e^v) - log rho_k``.
+    """
     f = scores.astype(np.float64)
     log_rates = np.empty((len(f), len(f), f.shape[1]))
     for k, margin in enumerate(rho):
@@ -371,5 +478,6 @@ def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
 
 
 def _normalise_log(log_weights: FloatArray) -> FloatArray:
+    """Weights (p, m) of each sample from their logarithms, scaled to sum to 1."""
     weights = np.exp(log_weights - log_weights.max(axis=0))
     return weights / weights.sum(axis=0)

@@ -1,4 +1,4 @@
-"""What is kept of long texts. Without NumPy: the gateway's ledger uses it, too."""
+"""What is kept of long texts. It does without NumPy because the gateway's ledger uses it, too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shorten(text: str, first: int, last: int) -> str:
 
 
 def abridge(text: str) -> str:
-    """A long text without its middle; hashed and static features are those of the whole text.
+    """A long text without its middle; its hashed and static features are those of the whole text.
 
     Examples
     --------

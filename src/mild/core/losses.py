@@ -1,4 +1,4 @@
-"""Losses of scores: unreduced values, one per sample, and analytic gradients, in NumPy.
+"""Losses of scores in NumPy: one value per sample, and analytic gradients.
 
 ``scores`` are (n_samples, n_experts). There are three families:
 
@@ -7,14 +7,17 @@
 - baselines in which the cheapest expert is the label, all of them cross-entropies of transformed
   scores; ``labels`` are (n_samples,), ``counts`` (n_experts,): how often each expert is cheapest;
 - cost-sensitive margin losses with a label k_i and costs ``c(x_i, k_i, .)`` per sample (paper,
-  section 4). ``costs`` are (n_samples, n_experts), 0 at the label; the label's margin alone enters.
+  section 4). ``costs`` are (n_samples, n_experts), 0 at the label; only the label's margin matters.
+
+The public functions check their input. The private ones take arrays stored experts first, (p, m) for p
+experts and m samples: most operations are then on whole rows of m numbers.
 
 The same functions for torch users, with autograd, are in ``mild.nn``.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,14 +35,14 @@ from mild.core.arrays import (
 )
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions import argmax_last, argmax_last_experts_first
-from mild.core.margins import Anchors, MarginGroup, anchors, group_sums, margin_groups
+from mild.core.margins import Anchors, MarginGroup, find_anchors, group_sums, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 from mild.errors import InvalidInputError, check_option
 
 # Values (n_samples,), or with return_gradient=True a pair of values and gradient (n_samples, n_experts).
 Result: TypeAlias = Any
 
-# Powers of scores that are held at a time.
+# How many powers of scores are held at a time.
 POWERS = 100_000
 
 
@@ -52,22 +55,33 @@ def mild_loss(
     *,
     asked: ArrayLike | None = None,
 ) -> Result:
-    """MILD loss of each sample, and its gradient on the scores if asked.
+    """MILD loss of each sample, and its gradient on the scores if wanted.
 
-    ``sum_k reward_k * log sum_k' exp((f_k' - f_k) / rho_k)`` for the logistic surrogate.
+    With scores f, rewards c̄ and margins rho, the loss of one sample with the logistic surrogate is::
+
+        loss = sum_k c̄_k * log sum_k' exp((f_k' - f_k) / rho_k)
 
     Parameters
     ----------
-    scores, rewards : (n_samples, n_experts) arrays
-    margins : (n_experts,) positive; None for all ones
-    surrogate : a name in ``SURROGATES``, or a number tau >= 0 (comp-sum)
-    return_gradient : whether to return the gradient (n_samples, n_experts) as well
-    asked : (n_samples, n_experts) booleans; False where an expert takes no part in the row. A row
-        without any asked expert has loss 0
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    rewards : array of shape (n_samples, n_experts)
+        Non-negative weights, as ``mild.rewards`` makes them from costs.
+    margins : array of shape (n_experts,) or float, default=None
+        Positive margins. None stands for all ones.
+    surrogate : str or float, default="logistic"
+        A name in ``SURROGATES``, or a number tau >= 0 of the comp-sum family.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+    asked : array of bool of shape (n_samples, n_experts), default=None
+        False where an expert takes no part in the row. A row without any asked expert has loss 0.
 
     Returns
     -------
-    values (n_samples,), inf where the true value overflows, never NaN; or values and gradient
+    values : array of shape (n_samples,)
+        Losses; inf where the true value overflows, never NaN.
+    gradient : array of shape (n_samples, n_experts)
+        Gradient of each loss on its scores. Only if ``return_gradient`` is True.
 
     Examples
     --------
@@ -78,18 +92,19 @@ def mild_loss(
     f = check_scores(scores)
     weights = check_rewards(rewards, f.shape).astype(f.dtype, copy=False)
     rho = check_margins(margins, f.shape[1])
-    kind = parse_surrogate(surrogate)
+    parsed_surrogate = parse_surrogate(surrogate)
+    # A copy: ``accumulate_loss`` overwrites its scores.
     f_t = np.array(f.T, order="C")
     if asked is not None:
-        known = float_matrix("asked", asked, f.shape).astype(bool)
-        f_t[~known.T & known.any(axis=1)] = -np.inf
-        weights = np.where(known, weights, 0)
-    gradient_t = np.zeros_like(f_t) if return_gradient else None
-    values = accumulate_loss(
-        f_t, np.ascontiguousarray(weights.T), margin_groups(rho), kind, gradient_t
-    )
-    if gradient_t is None:
-        return values
+        is_asked = float_matrix("asked", asked, f.shape).astype(bool)
+        f_t[~is_asked.T & is_asked.any(axis=1)] = -np.inf
+        weights = np.where(is_asked, weights, 0)
+    weights_t = np.ascontiguousarray(weights.T)
+    groups = margin_groups(rho)
+    if not return_gradient:
+        return accumulate_loss(f_t, weights_t, groups, parsed_surrogate)
+    gradient_t = np.zeros_like(f_t)
+    values = accumulate_loss(f_t, weights_t, groups, parsed_surrogate, gradient_t)
     return values, np.ascontiguousarray(gradient_t.T)
 
 
@@ -102,7 +117,25 @@ def tdef_loss(
 ) -> Result:
     """TDEF (Mao, Mohri, Zhong 2023): ``complement`` rewards and all margins 1.
 
-    Experts whose cost is NaN take no part in the row.
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    costs : array of shape (n_samples, n_experts)
+        Costs. Experts whose cost is NaN take no part in the row.
+    scale : float, default=None
+        The largest possible cost. None takes the largest present.
+    surrogate : str or float, default="logistic"
+        As in ``mild_loss``.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    gradient : array of shape (n_samples, n_experts)
+        Only if ``return_gradient`` is True.
     """
     weights = make_rewards(costs, "complement", scale)
     asked = ~np.isnan(float_matrix("costs", costs))
@@ -116,54 +149,94 @@ def accumulate_loss(
     surrogate: Surrogate,
     gradient: FloatArray | None = None,
 ) -> FloatArray:
-    """Values (m,) of arrays stored experts first, (p, m); overwrites scores, adds to ``gradient``.
+    """MILD losses (m,) of arrays stored experts first, (p, m), without validation.
 
-    The score of an expert that was not asked is -inf (its reward must be 0).
+    ``scores`` are overwritten, and the gradient of the losses is added to ``gradient`` (p, m) if there is
+    one. The score of an expert that was not asked is -inf; its reward must then be 0.
     """
-    if surrogate.form != "pairwise":
-        scores -= scores.max(axis=0)
-    floor = -np.finfo(scores.dtype).max * min(1.0, *(group.margin for group in groups), 1.0)
-    np.maximum(scores, scores.dtype.type(floor * 0.5), out=scores)
+    _shift_and_bound(scores, groups, surrogate)
     if surrogate.form == "hinge":
         return _hinge(scores, rewards, groups, gradient)
     if surrogate.form == "comp_sum" and surrogate.tau == 1:
-        few = anchors(groups, scores.dtype)
-        if few is not None:
-            return _anchored_logistic(scores, rewards, groups, few, gradient)
-        return _logistic(scores, rewards, groups, gradient)
-    loss = _pairwise if surrogate.form == "pairwise" else _comp_sum
-    with np.errstate(divide="ignore", over="ignore"):
-        if gradient is None:
-            return loss(scores, rewards, groups, surrogate.tau)
+        anchors = find_anchors(groups, scores.dtype)
+        if anchors is None:
+            return _logistic(scores, rewards, groups, gradient)
+        return _anchored_logistic(scores, rewards, groups, anchors, gradient)
+    slopes = None
+    if gradient is not None:
         # Slopes are summed as logarithms: at tau < 1 single terms overflow where sums do not.
-        log_up, log_down = np.full((2, *scores.shape), -np.inf, scores.dtype)
-        values = loss(scores, rewards, groups, surrogate.tau, (log_up, log_down))
-    gradient += _exp_difference(log_up, log_down)
+        slopes = LogSlopes.zeros_like(scores)
+    with np.errstate(divide="ignore", over="ignore"):
+        if surrogate.form == "pairwise":
+            values = _pairwise(scores, rewards, groups, surrogate.tau, slopes)
+        else:
+            values = _comp_sum(scores, rewards, groups, surrogate.tau, slopes)
+    if gradient is not None and slopes is not None:
+        gradient += _exp_difference(slopes.up, slopes.down)
     return values
+
+
+def _shift_and_bound(scores: FloatArray, groups: list[MarginGroup], surrogate: Surrogate) -> None:
+    """Make the largest score of each sample 0, and every score finite after division by a margin."""
+    # Pairs are left where they are: a shift by 1e20 would lose the gaps between low experts.
+    if surrogate.form != "pairwise":
+        scores -= scores.max(axis=0)
+    smallest_margin = min([1.0, *(group.margin for group in groups)])
+    lowest = -np.finfo(scores.dtype).max * smallest_margin * 0.5
+    np.maximum(scores, scores.dtype.type(lowest), out=scores)
+
+
+class LogSlopes(NamedTuple):
+    """The gradient on scores (p, m) as ``exp(up) - exp(down)``."""
+
+    up: FloatArray  # logarithms of what makes the loss grow with a score: it is a rival's
+    down: FloatArray  # logarithms of what makes the loss fall with a score: it is rewarded
+
+    @classmethod
+    def zeros_like(cls, scores: FloatArray) -> LogSlopes:
+        """Slopes of 0, to which others are added."""
+        return cls(np.full_like(scores, -np.inf), np.full_like(scores, -np.inf))
 
 
 def _logistic(
     shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
 ) -> FloatArray:
+    """Logistic loss (m,) of shifted scores f and rewards c̄, both (p, m).
+
+    Experts that share a margin share one log-sum-exp. For a group g of experts with margin rho_g::
+
+        T_g   = sum_j exp(f_j / rho_g)                                      total
+        W_g   = sum of c̄_k over the experts k of g                          weight
+        loss  = sum_g (W_g * log T_g - sum of c̄_k f_k / rho_g over k of g)
+
+        d loss / d f_j = sum_g W_g / (rho_g T_g) * exp(f_j / rho_g)  -  c̄_j / rho_j
+    """
     values = np.zeros(shifted.shape[1], shifted.dtype)
+    # Written anew for each group, so that no more than one array (p, m) is allocated.
     z = np.empty_like(shifted)
-    for margin, members in groups:
-        # One expert is a view without sums; a list of indices would be a copy.
-        who = members[0] if members.size == 1 else members
-        inverse = shifted.dtype.type(1 / margin)
+    for group in groups:
+        inverse = shifted.dtype.type(1 / group.margin)
         np.multiply(shifted, inverse, out=z)
-        own = rewards[who]
-        weight = own if members.size == 1 else own.sum(axis=0)
-        rest = own * z[who] if members.size == 1 else np.einsum("km,km->m", own, z[who])
+        if group.members.size == 1:
+            # The index of one expert gives views, and nothing is summed: a list of indices would copy.
+            members: Any = group.members[0]
+            group_rewards = rewards[members]
+            weight = group_rewards
+            rewarded = group_rewards * z[members]
+        else:
+            members = group.members
+            group_rewards = rewards[members]
+            weight = group_rewards.sum(axis=0)
+            rewarded = np.einsum("km,km->m", group_rewards, z[members])
         np.exp(z, out=z)
         total = z.sum(axis=0)
-        values += weight * np.log(total) - rest
+        values += weight * np.log(total) - rewarded
         if gradient is not None:
             np.divide(weight, total, out=total)
             total *= inverse
             z *= total
             gradient += z
-            gradient[who] -= own * inverse
+            gradient[members] -= group_rewards * inverse
     return values
 
 
@@ -171,42 +244,52 @@ def _anchored_logistic(
     shifted: FloatArray,
     rewards: FloatArray,
     groups: list[MarginGroup],
-    few: Anchors,
+    anchors: Anchors,
     gradient: FloatArray | None,
 ) -> FloatArray:
-    """``_logistic`` from the powers of the anchors ``few`` of the margins alone.
+    """``_logistic`` from powers at the A anchors alone, instead of one exponential per margin.
 
-    The sum over experts of ``exp((f_j - max f) / rho)`` for any margin is a weighted sum of the
-    anchors' sums; the gradient uses the transposed weights.
+    With the weights C (G, A) of the anchors (see ``Anchors``), in the letters of ``_logistic``::
+
+        E_aj  = exp(f_j / rho_a)                        powers (A, p, m)
+        T_g   = sum_a C_ga sum_j E_aj                   totals (G, m)
+        loss  = sum_g W_g log T_g - sum_k c̄_k f_k / rho_k
+
+        d loss / d f_j = sum_a (sum_g C_ga W_g / (rho_g T_g)) E_aj  -  c̄_j / rho_j
+
+    The factor in parentheses is ``pull`` (A, m).
     """
     p, m = shifted.shape
     dtype = shifted.dtype
+    n_anchors = anchors.inverse.size
     margins = np.array([[group.margin] for group in groups])
     inverse = np.empty((p, 1), dtype)
     for group in groups:
         inverse[group.members] = 1 / group.margin
-    steep = few.inverse.astype(dtype)[:, None, None]
-    size = int(np.clip(POWERS // (few.inverse.size * p), 8, 1024))
-    powers = np.empty((few.inverse.size, p, min(size, m)), dtype)
+    anchor_inverse = anchors.inverse.astype(dtype)[:, None, None]
+    # Samples are done in blocks whose powers stay in cache.
+    block = int(np.clip(POWERS // (n_anchors * p), 8, 1024))
+    powers = np.empty((n_anchors, p, min(block, m)), dtype)
     values = np.empty(m, dtype)
-    for start in range(0, m, size):
-        rows = slice(start, start + size)
-        scores = shifted[:, rows]
-        power = powers[:, :, : scores.shape[1]]
-        np.multiply(steep, scores, out=power)
-        np.exp(power, out=power)
+    for start in range(0, m, block):
+        samples = slice(start, start + block)
+        f = shifted[:, samples]
+        E = powers[:, :, : f.shape[1]]
+        np.multiply(anchor_inverse, f, out=E)
+        np.exp(E, out=E)
         # Weights have both signs: double precision keeps the accuracy of single precision.
-        total = few.weights @ power.sum(axis=1).astype(np.float64)
-        np.maximum(total, 1, out=total)
-        weight = group_sums(rewards[:, rows], groups)
-        own = rewards[:, rows] * inverse
-        values[rows] = np.einsum("gm,gm->m", weight, np.log(total))
-        values[rows] -= np.einsum("km,km->m", own, scores)
+        T = anchors.weights @ E.sum(axis=1).astype(np.float64)
+        # The largest shifted score is 0, so that the exact total is at least 1.
+        np.maximum(T, 1, out=T)
+        W = group_sums(rewards[:, samples], groups)
+        scaled_rewards = rewards[:, samples] * inverse
+        values[samples] = np.einsum("gm,gm->m", W, np.log(T))
+        values[samples] -= np.einsum("km,km->m", scaled_rewards, f)
         if gradient is not None:
-            total *= margins
-            pull = few.weights.T @ np.divide(weight, total, out=total)
-            gradient[:, rows] += np.einsum("am,akm->km", pull.astype(dtype), power)
-            gradient[:, rows] -= own
+            T *= margins
+            pull = anchors.weights.T @ np.divide(W, T, out=T)
+            gradient[:, samples] += np.einsum("am,akm->km", pull.astype(dtype), E)
+            gradient[:, samples] -= scaled_rewards
     return values
 
 
@@ -215,28 +298,44 @@ def _comp_sum(
     rewards: FloatArray,
     groups: list[MarginGroup],
     tau: float,
-    log_slopes: tuple[FloatArray, FloatArray] | None = None,
+    slopes: LogSlopes | None,
 ) -> FloatArray:
-    """One function of the sum over rivals; logarithms of slopes up and down go to ``log_slopes``."""
-    gap = shifted.dtype.type(1 - tau)
+    """Comp-sum loss (m,) for tau != 1 of shifted scores f and rewards c̄, both (p, m).
+
+    With ``z = f / rho_k``, each expert's loss is a function of the logistic one::
+
+        ell_k = log sum_j exp(z_j) - z_k
+        loss  = sum_k c̄_k * expm1((1 - tau) * ell_k) / (1 - tau)
+
+    The slopes are added to ``slopes``, if there are any.
+    """
+    one_minus_tau = shifted.dtype.type(1 - tau)
     values = np.zeros(shifted.shape[1], shifted.dtype)
     for group in groups:
         z = shifted / shifted.dtype.type(group.margin)
         log_total = np.log(np.exp(z).sum(axis=0))
-        own = rewards[group.members]
-        growth = gap * (log_total - z[group.members])
-        phi = np.expm1(growth) / gap
-        values += np.multiply(own, phi, out=np.zeros_like(own), where=own > 0).sum(axis=0)
-        if log_slopes is not None:
-            log_up, log_down = log_slopes
+        group_rewards = rewards[group.members]
+        growth = one_minus_tau * (log_total - z[group.members])
+        phi = np.expm1(growth) / one_minus_tau
+        values += _weighted_or_zero(group_rewards, phi).sum(axis=0)
+        if slopes is not None:
             log_margin = np.log(shifted.dtype.type(group.margin))
-            log_down[group.members] = np.log(own) - log_margin + growth
-            # growth_k + z_j - log_total, arranged so that equal scores cancel exactly at 1e20.
-            exponent = np.where(own > 0, -gap * z[group.members], -np.inf)
-            pivot = np.maximum(exponent.max(axis=0), np.finfo(z.dtype).min)
-            rest = np.log((own * np.exp(exponent - pivot)).sum(axis=0)) - log_margin
-            np.logaddexp(log_up, (z + pivot) - tau * log_total + rest, out=log_up)
+            # d loss / d f_k has the term -c̄_k / rho_k * exp(growth_k).
+            slopes.down[group.members] = np.log(group_rewards) - log_margin + growth
+            exponent = np.where(group_rewards > 0, -one_minus_tau * z[group.members], -np.inf)
+            log_sum, pivot = _log_weighted_sum(group_rewards, exponent)
+            # The slopes of the group on the score of j are, as logarithms, with growth_k written out,
+            #     z_j - tau * log_total + log sum_k c̄_k exp(-(1 - tau) * z_k) - log_margin.
+            # The pivot is added to z_j first: then equal scores of 1e20 cancel exactly.
+            up = (z + pivot) - tau * log_total + (log_sum - log_margin)
+            np.logaddexp(slopes.up, up, out=slopes.up)
     return values
+
+
+def _log_weighted_sum(weights: FloatArray, exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``log sum_k weights_k * exp(exponent_k - pivot)`` (m,), and the pivot (m,), the largest exponent."""
+    pivot = np.maximum(exponent.max(axis=0), np.finfo(exponent.dtype).min)
+    return np.log((weights * np.exp(exponent - pivot)).sum(axis=0)), pivot
 
 
 def _pairwise(
@@ -244,50 +343,76 @@ def _pairwise(
     rewards: FloatArray,
     groups: list[MarginGroup],
     tau: float,
-    log_slopes: tuple[FloatArray, FloatArray] | None = None,
+    slopes: LogSlopes | None,
 ) -> FloatArray:
-    """Sum over rivals k' of Phi_tau(exp(v)), v = (f_k' - f_k) / rho_k: one expert at a time.
+    """Pairwise loss (m,) of scores f and rewards c̄, both (p, m), one expert k at a time.
 
+    With ``v_j = (f_j - f_k) / rho_k`` and ``softplus = log(1 + exp(v))``::
+
+        loss = sum_k c̄_k * sum over j != k of expm1((1 - tau) * softplus_j) / (1 - tau)
+
+    where the fraction is ``softplus_j`` itself at tau = 1. The slope of rival j is
+    ``c̄_k / rho_k * exp(v_j - tau * softplus_j)``; expert k has minus the sum of its rivals' slopes.
     Scores come unshifted: gaps between low experts count here, and a shift by 1e20 would lose them.
     """
-    gap = scores.dtype.type(1 - tau)
+    one_minus_tau = scores.dtype.type(1 - tau)
     values = np.zeros(scores.shape[1], scores.dtype)
     for group in groups:
         for k in group.members:
             v = (scores - scores[k]) / scores.dtype.type(group.margin)
-            own = rewards[k]
             softplus = np.logaddexp(v, 0)
-            phi = softplus if gap == 0 else np.expm1(gap * softplus) / gap
-            phi[k] = 0
-            total = phi.sum(axis=0)
-            values += np.multiply(own, total, out=np.zeros_like(own), where=own > 0)
-            if log_slopes is not None:
-                log_up, log_down = log_slopes
-                log_slope = np.log(own) - np.log(group.margin) + (v - tau * softplus)
+            phi = _phi(softplus, one_minus_tau)
+            if slopes is not None:
+                log_slope = np.log(rewards[k]) - np.log(group.margin) + (v - tau * softplus)
                 log_slope[k] = -np.inf
-                log_down[k] = np.logaddexp.reduce(log_slope, axis=0)
-                np.logaddexp(log_up, log_slope, out=log_up)
+                slopes.down[k] = np.logaddexp.reduce(log_slope, axis=0)
+                np.logaddexp(slopes.up, log_slope, out=slopes.up)
+            # ``phi`` may be the array ``softplus``, which is no longer needed.
+            phi[k] = 0
+            values += _weighted_or_zero(rewards[k], phi.sum(axis=0))
     return values
+
+
+def _phi(log_one_plus_u: FloatArray, one_minus_tau: Any) -> FloatArray:
+    """``Phi_tau(u)`` from ``log(1 + u)``, which it is at tau = 1."""
+    if one_minus_tau == 0:
+        return log_one_plus_u
+    phi: FloatArray = np.expm1(one_minus_tau * log_one_plus_u) / one_minus_tau
+    return phi
+
+
+def _weighted_or_zero(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """``weights * values`` in which 0 * inf is 0."""
+    product: FloatArray = np.multiply(
+        weights, values, out=np.zeros_like(weights), where=weights > 0
+    )
+    return product
 
 
 def _hinge(
     shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
 ) -> FloatArray:
-    """``c̄_k * max(0, 1 - (f_k - strongest rival) / rho_k)``; a subgradient at the kinks."""
+    """Hinge loss (m,) of shifted scores f and rewards c̄, both (p, m), with a subgradient at the kinks.
+
+    ``loss = sum_k c̄_k * max(0, 1 - (f_k - r_k) / rho_k)`` with r_k the largest score of the others: that
+    of the best expert, or for the best expert itself that of the second best.
+    """
     p, m = shifted.shape
     if p == 1:
         return np.zeros(m, shifted.dtype)
     rho = np.empty((p, 1), shifted.dtype)
-    for margin, members in groups:
-        rho[members] = margin
+    for group in groups:
+        rho[group.members] = group.margin
     columns = np.arange(m)
     best = argmax_last_experts_first(shifted)
     others = shifted.copy()
     others[best, columns] = -np.inf
     second = argmax_last_experts_first(others)
-    rival = np.where(np.arange(p)[:, None] == best, others[second, columns], shifted[best, columns])
+    is_best = np.arange(p)[:, None] == best
+    rival = np.where(is_best, others[second, columns], shifted[best, columns])
     violation = np.maximum(1 - (shifted - rival) / rho, 0)
     if gradient is not None:
+        # Each violated expert pulls its own score up and that of its rival down.
         pull = np.where(violation > 0, rewards / rho, 0)
         gradient -= pull
         gradient[second, columns] += pull[best, columns]
@@ -296,12 +421,13 @@ def _hinge(
 
 
 def _exp_difference(log_a: FloatArray, log_b: FloatArray) -> FloatArray:
-    """``exp(log_a) - exp(log_b)`` without inf - inf."""
+    """``exp(log_a) - exp(log_b)`` without inf - inf: ``exp(high) * (1 - exp(low - high))``, signed."""
     high = np.maximum(log_a, log_b)
     low = np.minimum(log_a, log_b)
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.exp(high) * -np.expm1(low - high)
-    return np.where(high == low, 0, np.where(log_a > log_b, size, -size))
+    signed = np.where(log_a > log_b, size, -size)
+    return np.where(high == low, 0, signed)
 
 
 def cross_entropy_loss(
@@ -310,7 +436,25 @@ def cross_entropy_loss(
     weights: ArrayLike | None = None,
     return_gradient: bool = False,
 ) -> Result:
-    """CE: ``-w_y log softmax_y(f)``; with inverse-frequency ``weights`` (n_experts,) it is CWCE.
+    """CE: ``-w_y log softmax_y(f)``; with inverse-frequency weights it is CWCE.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    weights : array of shape (n_experts,), default=None
+        Non-negative weight of each label, such as ``class_weights``. None stands for all ones.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    gradient : array of shape (n_samples, n_experts)
+        Only if ``return_gradient`` is True.
 
     Examples
     --------
@@ -318,8 +462,10 @@ def cross_entropy_loss(
     array([0.6931])
     """
     f = check_scores(scores)
-    w = None if weights is None else float_vector("weights", weights, f.shape[1])
-    return _softmax_loss(f, labels, return_gradient, weights=w)
+    if weights is None:
+        return _softmax_loss(f, labels, return_gradient)
+    label_weights = float_vector("weights", weights, f.shape[1])
+    return _softmax_loss(f, labels, return_gradient, weights=label_weights)
 
 
 def ldam_loss(
@@ -330,7 +476,30 @@ def ldam_loss(
     scale: float = 30.0,
     return_gradient: bool = False,
 ) -> Result:
-    """LDAM (Cao et al. 2019): cross-entropy of ``scale * (f - Delta_y at y)``."""
+    """LDAM (Cao et al. 2019): cross-entropy of ``scale * (f - Delta_y at y)``.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    counts : array of shape (n_experts,)
+        How often each expert is the label.
+    max_margin : float, default=0.5
+        Margin ``Delta`` of the rarest label.
+    scale : float, default=30.0
+        Factor of the scores.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    gradient : array of shape (n_samples, n_experts)
+        Only if ``return_gradient`` is True.
+    """
     f = check_scores(scores)
     if not (max_margin > 0 and scale > 0):
         raise InvalidInputError(
@@ -350,10 +519,32 @@ def logit_adjusted_loss(
     strength: float = 1.0,
     return_gradient: bool = False,
 ) -> Result:
-    """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``."""
+    """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    counts : array of shape (n_experts,)
+        How often each expert is the label; the prior is its share.
+    strength : float, default=1.0
+        Factor of the logarithm of the prior.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    gradient : array of shape (n_samples, n_experts)
+        Only if ``return_gradient`` is True.
+    """
     f = check_scores(scores)
     n = floored_counts(counts, f.shape[1])
-    return _softmax_loss(f, labels, return_gradient, offset=strength * np.log(n / n.sum()))
+    log_prior = np.log(n / n.sum())
+    return _softmax_loss(f, labels, return_gradient, offset=strength * log_prior)
 
 
 def class_dependent_temperature_loss(
@@ -363,10 +554,36 @@ def class_dependent_temperature_loss(
     gamma: float = 0.3,
     return_gradient: bool = False,
 ) -> Result:
-    """Class-dependent temperatures (Ye et al. 2020): cross-entropy of ``f_k / T_k``."""
+    """Class-dependent temperatures (Ye et al. 2020): cross-entropy of ``f_k / T_k``.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    counts : array of shape (n_experts,)
+        How often each expert is the label.
+    gamma : float, default=0.3
+        Exponent of the temperatures, ``T_k = (n_max / n_k)^gamma``.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    gradient : array of shape (n_samples, n_experts)
+        Only if ``return_gradient`` is True.
+    """
     f = check_scores(scores)
     n = floored_counts(counts, f.shape[1])
     return _softmax_loss(f, labels, return_gradient, scale=1 / temperatures(n, gamma))
+
+
+# Scores are left as they are, and labels weigh 1.
+_ONE = np.ones(1)
+_ZERO = np.zeros(1)
 
 
 def _softmax_loss(
@@ -374,19 +591,28 @@ def _softmax_loss(
     labels: ArrayLike,
     return_gradient: bool,
     *,
-    scale: FloatArray | None = None,
-    offset: FloatArray | None = None,
+    scale: FloatArray = _ONE,
+    offset: FloatArray = _ZERO,
     weights: FloatArray | None = None,
 ) -> Result:
-    """``-w_y log softmax_y(scale * (f + offset))`` and its gradient on f."""
+    """Cross-entropy (n,) of transformed scores f (n, p) with labels y (n,), and its gradient on f.
+
+    ::
+
+        z        = scale * (f + offset)
+        loss     = -w_y * log softmax_y(z) = w_y * (log sum_k exp(z_k) - z_y)
+        gradient = w_y * (softmax(z) - 1[k = y]) * scale
+    """
     y = check_labels(labels, f.shape)
     rows = np.arange(len(f))
-    slope = np.ones(1, f.dtype) if scale is None else scale.astype(f.dtype)
-    z = slope * (f if offset is None else f + offset.astype(f.dtype))
+    slope = scale.astype(f.dtype)
+    z = slope * (f + offset.astype(f.dtype))
     z -= z.max(axis=1, keepdims=True)
     probability = np.exp(z)
     total = probability.sum(axis=1)
-    weight = np.ones(1, f.dtype) if weights is None else weights[y].astype(f.dtype)
+    weight = np.ones(1, f.dtype)
+    if weights is not None:
+        weight = weights[y].astype(f.dtype)
     values = weight * (np.log(total) - z[rows, y])
     if not return_gradient:
         return values
@@ -425,28 +651,46 @@ def temperatures(counts: ArrayLike, gamma: float = 0.3) -> FloatArray:
 def resampling_weights(
     labels: ArrayLike, n_experts: int, kind: str, rng: np.random.Generator
 ) -> FloatArray:
-    """Over- or under-sampling as multiplicities: how often each row is drawn.
+    """Over- or under-sampling as multiplicities (n_samples,): how often each row is drawn.
 
-    ``kind="over"`` draws rows of every label with replacement until each has as many as the
-    largest; every row is kept at least once. ``"under"`` keeps as many rows of each label as the
-    smallest has.
+    ``kind="over"`` keeps every row, and draws more rows of each label with replacement until it has as
+    many as the most frequent one. ``"under"`` keeps as many rows of each label as the rarest has.
     """
     check_option("sampling", kind, ("over", "under"))
     y = check_labels(labels, (np.size(labels), n_experts))
     counts = np.bincount(y, minlength=n_experts)
-    result = np.zeros(y.size) if kind == "under" else np.ones(y.size)
-    for k in np.flatnonzero(counts):
-        rows = np.flatnonzero(y == k)
-        if kind == "over":
+    if kind == "over":
+        multiplicities = np.ones(y.size)
+        for label in np.flatnonzero(counts):
+            rows = np.flatnonzero(y == label)
             drawn = rng.choice(rows, counts.max() - rows.size, replace=True)
-            np.add.at(result, drawn, 1)
-        else:
-            result[rng.choice(rows, counts[counts > 0].min(), replace=False)] = 1
-    return result
+            np.add.at(multiplicities, drawn, 1)
+        return multiplicities
+    multiplicities = np.zeros(y.size)
+    for label in np.flatnonzero(counts):
+        rows = np.flatnonzero(y == label)
+        drawn = rng.choice(rows, counts[counts > 0].min(), replace=False)
+        multiplicities[drawn] = 1
+    return multiplicities
 
 
 def cost_sensitive_zero_one(scores: ArrayLike, labels: ArrayLike, costs: ArrayLike) -> FloatArray:
-    """``c(x, k, decision)``: cost of the argmax decision when k is the label."""
+    """``c(x, k, decision)``: cost of the argmax decision when k is the label.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index k of the label of each sample.
+    costs : array of shape (n_samples, n_experts)
+        Cost ``c(x, k, k')`` of choosing each expert k' instead of the label; 0 at the label.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    """
     f, _, c = check_pair_costs(scores, labels, costs)
     return c[np.arange(len(f)), argmax_last(f)]
 
@@ -457,6 +701,22 @@ def rho_margin_loss(
     """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``.
 
     It bounds the zero-one loss.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index k of the label of each sample.
+    costs : array of shape (n_samples, n_experts)
+        Cost ``c(x, k, k')`` of choosing each expert k' instead of the label; 0 at the label.
+    margins : array of shape (n_experts,) or float, default=None
+        Positive margins, of which that of the label matters. None stands for all ones.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
     """
     f, y, c = check_pair_costs(scores, labels, costs)
     gaps = _scaled_gaps(f, y, check_margins(margins, f.shape[1]))
@@ -475,28 +735,52 @@ def cost_sensitive_loss(
     """``max (or sum) over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)`` (paper, section 4.2).
 
     ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
-    surrogate's ``unit`` (log 2 for the logistic) it bounds ``rho_margin_loss``. ``reduction`` is "max"
-    (the algorithm) or "sum" (the appendix's upper bound).
+    surrogate's ``unit`` (log 2 for the logistic) it bounds ``rho_margin_loss``.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index k of the label of each sample.
+    costs : array of shape (n_samples, n_experts)
+        Cost ``c(x, k, k')`` of choosing each expert k' instead of the label; 0 at the label.
+    margins : array of shape (n_experts,) or float, default=None
+        Positive margins, of which that of the label matters. None stands for all ones.
+    surrogate : str or float, default="logistic"
+        As in ``mild_loss``.
+    reduction : {"max", "sum"}, default="max"
+        "max" is the paper's algorithm, "sum" the upper bound of its appendix.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    gradient : array of shape (n_samples, n_experts)
+        Only if ``return_gradient`` is True.
     """
     check_option("reduction", reduction, ("max", "sum"))
     f, y, c = check_pair_costs(scores, labels, costs)
     rho = check_margins(margins, f.shape[1])
-    kind = parse_surrogate(surrogate)
     gaps = _scaled_gaps(f, y, rho)
-    values, slopes = _psi(gaps, kind)
+    values, slopes = _psi(gaps, parse_surrogate(surrogate))
     with np.errstate(invalid="ignore", over="ignore"):
-        weighted = np.where(c > 0, c * values, 0)
-        pull = np.where(c > 0, c * slopes, 0)
-    rows = np.arange(len(f))
+        terms = np.where(c > 0, c * values, 0)
+        term_slopes = np.where(c > 0, c * slopes, 0)
     if reduction == "max":
-        strongest = argmax_last(weighted)
-        total = weighted[rows, strongest]
-        only = np.zeros_like(pull)
-        only[rows, strongest] = pull[rows, strongest]
-        pull = only
+        rows = np.arange(len(f))
+        strongest = argmax_last(terms)
+        is_strongest = np.zeros(terms.shape, bool)
+        is_strongest[rows, strongest] = True
+        total = terms[rows, strongest]
+        term_slopes = np.where(is_strongest, term_slopes, 0)
     else:
-        total = weighted.sum(axis=1)
-    return (total, _spread(pull, y, rho)) if return_gradient else total
+        total = terms.sum(axis=1)
+    if not return_gradient:
+        return total
+    return total, _gradient_of_gaps(term_slopes, y, rho)
 
 
 def log_sum_loss(
@@ -508,13 +792,36 @@ def log_sum_loss(
 ) -> Result:
     """``log sum over k' != k of (1 + exp((f_k' - f_k) / rho_k))^c(x, k, k')`` (paper, appendix).
 
-    The smooth form for costs that depend on the pair. With a single expert there is no rival: 0.
+    The smooth form for costs that depend on the pair. With a single expert there is no rival, and the loss
+    is 0.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : array of int of shape (n_samples,)
+        Index k of the label of each sample.
+    costs : array of shape (n_samples, n_experts)
+        Cost ``c(x, k, k')`` of choosing each expert k' instead of the label; 0 at the label.
+    margins : array of shape (n_experts,) or float, default=None
+        Positive margins, of which that of the label matters. None stands for all ones.
+    return_gradient : bool, default=False
+        Whether to return the gradient as well.
+
+    Returns
+    -------
+    values : array of shape (n_samples,)
+        Losses.
+    gradient : array of shape (n_samples, n_experts)
+        Only if ``return_gradient`` is True.
     """
     f, y, c = check_pair_costs(scores, labels, costs)
     rho = check_margins(margins, f.shape[1])
     if f.shape[1] == 1:
-        zero = np.zeros(len(f), f.dtype)
-        return (zero, np.zeros_like(f)) if return_gradient else zero
+        no_loss = np.zeros(len(f), f.dtype)
+        if not return_gradient:
+            return no_loss
+        return no_loss, np.zeros_like(f)
     gaps = _scaled_gaps(f, y, rho)
     terms = c * np.logaddexp(gaps, 0)
     terms[np.arange(len(f)), y] = -np.inf
@@ -524,7 +831,8 @@ def log_sum_loss(
     values = (top + np.log(total))[:, 0]
     if not return_gradient:
         return values
-    return values, _spread(share / total * c * np.exp(-np.logaddexp(-gaps, 0)), y, rho)
+    sigmoid = np.exp(-np.logaddexp(-gaps, 0))
+    return values, _gradient_of_gaps(share / total * c * sigmoid, y, rho)
 
 
 def check_pair_costs(
@@ -536,12 +844,11 @@ def check_pair_costs(
     c = float_matrix("costs", costs, f.shape).astype(f.dtype, copy=False)
     if not (np.isfinite(c).all() and (c >= 0).all()):
         raise invalid("costs", "c(x, k, k') must be finite and non-negative.")
-    own = c[np.arange(len(f)), y]
-    if own.any():
-        row = int(np.flatnonzero(own)[0])
-        raise invalid(
-            "costs", f"must be 0 where k' is the label; got costs[{row}, {y[row]}] = {own[row]:g}."
-        )
+    label_costs = c[np.arange(len(f)), y]
+    if label_costs.any():
+        row = int(np.flatnonzero(label_costs)[0])
+        got = f"costs[{row}, {y[row]}] = {label_costs[row]:g}"
+        raise invalid("costs", f"must be 0 where k' is the label; got {got}.")
     return f, y, c
 
 
@@ -550,21 +857,24 @@ def _scaled_gaps(f: FloatArray, y: IntArray, rho: FloatArray) -> FloatArray:
     return (f - f[np.arange(len(f)), y][:, None]) / rho[y].astype(f.dtype)[:, None]
 
 
-def _psi(gaps: FloatArray, kind: Surrogate) -> tuple[FloatArray, FloatArray]:
-    """Psi at ``-gaps`` and its slope in ``gaps``."""
-    if kind.form == "hinge":
+def _psi(gaps: FloatArray, surrogate: Surrogate) -> tuple[FloatArray, FloatArray]:
+    """``Psi(-gaps)`` and its slope in ``gaps``."""
+    if surrogate.form == "hinge":
         return np.maximum(1 + gaps, 0), (gaps > -1).astype(gaps.dtype)
     softplus = np.logaddexp(gaps, 0)
-    gap = gaps.dtype.type(1 - kind.tau)
     with np.errstate(over="ignore"):
-        values = softplus if gap == 0 else np.expm1(gap * softplus) / gap
-        return values, np.exp(gaps - gaps.dtype.type(kind.tau) * softplus)
+        values = _phi(softplus, gaps.dtype.type(1 - surrogate.tau))
+        slopes = np.exp(gaps - gaps.dtype.type(surrogate.tau) * softplus)
+    return values, slopes
 
 
-def _spread(pull: FloatArray, y: IntArray, rho: FloatArray) -> FloatArray:
-    """Gradient on scores from slopes in the scaled gaps; the label's own gap is always 0."""
-    pull = pull / rho[y].astype(pull.dtype)[:, None]
-    rows = np.arange(len(pull))
-    pull[rows, y] = 0
-    pull[rows, y] = -pull.sum(axis=1)
-    return pull
+def _gradient_of_gaps(gap_slopes: FloatArray, y: IntArray, rho: FloatArray) -> FloatArray:
+    """Gradient (n, p) on scores, from slopes (n, p) in the scaled gaps ``(f_k' - f_k) / rho_k``.
+
+    Every gap pulls the score of the label k the other way; the label's own gap is always 0.
+    """
+    gradient = gap_slopes / rho[y].astype(gap_slopes.dtype)[:, None]
+    rows = np.arange(len(gradient))
+    gradient[rows, y] = 0
+    gradient[rows, y] = -gradient.sum(axis=1)
+    return gradient

@@ -35,15 +35,20 @@ def expert_mass(
 
     Parameters
     ----------
-    costs : (n_samples, n_experts) array
-    rewards : kind of the rewards, as in ``mild.rewards``
-    counts : "reward": ``sum over i of p(k | x_i)``; "best": how often expert k is cheapest, ties to
-        the lowest index
-    strength : strength of ``baseline`` rewards
+    costs : array of shape (n_samples, n_experts)
+        Costs; NaN where an expert was never asked.
+    rewards : {"others", "complement", "contrast", "baseline"}, default="others"
+        Kind of the rewards, as in ``mild.rewards``.
+    counts : {"reward", "best"}, default="reward"
+        "reward" gives ``sum over i of p(k | x_i)``, the mass of the reward distribution. "best" counts how
+        often expert k is cheapest; ties go to the lowest index.
+    strength : float, default=0.5
+        Strength of ``baseline`` rewards.
 
     Returns
     -------
-    (n_experts,) array
+    mass : array of shape (n_experts,)
+        Mass of each expert.
 
     Examples
     --------
@@ -73,20 +78,20 @@ def membership(
 ) -> FloatArray:
     """Weight (n_samples, n_experts) with which each sample counts for each expert.
 
-    With ``counts="best"`` a sample counts for its ``label_of`` these ``means``.
+    With ``counts="reward"`` it is the reward distribution. With ``counts="best"`` a sample counts only for
+    its cheapest expert, the ``label_of`` these ``means``.
     """
     if counts == "reward":
-        made = rewards_of(costs, rewards, scale, strength)
-        return reward_distribution(made).astype(np.float64)
-    result = np.zeros(costs.shape)
-    result[np.arange(len(costs)), label_of(costs, means)] = 1
-    return result
+        distribution = reward_distribution(rewards_of(costs, rewards, scale, strength))
+        return distribution.astype(np.float64)
+    weights = np.zeros(costs.shape)
+    weights[np.arange(len(costs)), label_of(costs, means)] = 1
+    return weights
 
 
 def uniform_margins(n_experts: int, total: float | None = None) -> FloatArray:
     """All margins equal, summing to ``total`` (default: the number of experts)."""
-    total = _total(total, n_experts)
-    return np.full(n_experts, total / n_experts)
+    return np.full(n_experts, _checked_total(total, n_experts) / n_experts)
 
 
 def theory_margins(
@@ -101,14 +106,20 @@ def theory_margins(
 
     Parameters
     ----------
-    mass : (n_experts,) non-negative; 0 counts as one sample, or as the smallest mass if that is less
-    norms : (n_experts,) positive, optional: feature norms ``X_k``
-    total : sum of the margins; by default the number of experts, so that the mean is 1
-    share_below : experts with less than this share of the mass get the margin of their mean mass
+    mass : array of shape (n_experts,)
+        Non-negative masses ``m_k``, as ``expert_mass`` gives them. 0 counts as one sample, or as the
+        smallest positive mass if that is less.
+    norms : array of shape (n_experts,), default=None
+        Positive feature norms ``X_k``. None takes all as equal.
+    total : float, default=None
+        Sum of the margins. None takes the number of experts, so that the mean margin is 1.
+    share_below : float, default=0.0
+        Experts with less than this share of the mass share one margin, that of their mean mass.
 
     Returns
     -------
-    (n_experts,) array of positive margins
+    margins : array of shape (n_experts,)
+        Positive margins.
 
     Examples
     --------
@@ -117,22 +128,24 @@ def theory_margins(
     """
     weights = float_vector("mass", mass, nonzero=True)
     check_number("share_below", share_below, "lie in [0, 1]")
-    weights = np.maximum(weights, min(1.0, weights[weights > 0].min()))
+    floor = min(1.0, weights[weights > 0].min())
+    weights = np.maximum(weights, floor)
     small = weights < share_below * weights.sum()
     if small.any():
         weights = np.where(small, weights[small].mean(), weights)
     if norms is not None:
-        weights = weights * np.square(float_vector("norms", norms, weights.size, positive=True))
+        feature_norms = float_vector("norms", norms, weights.size, positive=True)
+        weights = weights * np.square(feature_norms)
     raw = np.cbrt(weights)
-    return raw * (_total(total, weights.size) / raw.sum())
+    return raw * (_checked_total(total, weights.size) / raw.sum())
 
 
 @dataclass(frozen=True)
 class MarginGrid:
-    """Margin vectors to try; ``dropped`` counts those left out (not positive, or beyond the limit)."""
+    """Margin vectors to try."""
 
     margins: tuple[tuple[float, ...], ...]
-    dropped: int = 0
+    dropped: int = 0  # vectors left out, because an entry is not positive or there were too many
 
     def __iter__(self) -> Iterator[FloatArray]:
         return (np.array(entry) for entry in self.margins)
@@ -162,138 +175,175 @@ def ratio_grid(
             parameter="limit",
         )
     base = check_margins(center, np.asarray(center).size)
-    steps = check_margins(factors, np.asarray(factors).size)
-    p = base.size
-    if len(steps) ** (p - 1) <= limit:
-        moves = [np.array((1.0, *combo)) for combo in itertools.product(steps, repeat=p - 1)]
-    else:
-        one_moved = [np.where(row, step, 1.0) for row in np.eye(p) for step in steps if step != 1]
-        moves = [np.ones(p), *one_moved]
-    seen: dict[tuple[float, ...], tuple[float, ...]] = {}
-    for move in moves:
-        vector = base * move
+    checked_factors = check_margins(factors, np.asarray(factors).size)
+    distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
+    for change in _factor_vectors(checked_factors, base.size, limit):
+        vector = base * change
         vector *= base.sum() / vector.sum()
         # Logarithms of shares: a margin of 1e-13 differs from its half, whatever the sum is.
-        key = np.round(np.log(vector) - np.log(vector.sum()), 9)
-        seen.setdefault(tuple(key.tolist()), tuple(vector.tolist()))
-    return MarginGrid(tuple(seen.values())[:limit], dropped=max(0, len(seen) - limit))
+        log_shares = np.round(np.log(vector) - np.log(vector.sum()), 9)
+        distinct.setdefault(tuple(log_shares.tolist()), tuple(vector.tolist()))
+    vectors = tuple(distinct.values())
+    return MarginGrid(vectors[:limit], dropped=max(0, len(vectors) - limit))
+
+
+def _factor_vectors(factors: FloatArray, n_experts: int, limit: int) -> Iterator[FloatArray]:
+    """Factors (n_experts,) of all margins: every combination, or beyond ``limit`` one margin at a time."""
+    if len(factors) ** (n_experts - 1) <= limit:
+        for combination in itertools.product(factors, repeat=n_experts - 1):
+            yield np.array((1.0, *combination))
+        return
+    yield np.ones(n_experts)
+    for expert in range(n_experts):
+        for factor in factors:
+            if factor != 1:
+                changed = np.ones(n_experts)
+                changed[expert] = factor
+                yield changed
 
 
 def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> MarginGrid:
     """The paper's grid: ``step`` on ``[rho* - radius, rho* + radius]`` for every expert.
 
-    Departs from the paper: vectors with entries that are not positive are dropped.
+    Unlike in the paper, vectors with entries that are not positive are dropped.
     """
     base = check_margins(center, np.asarray(center).size)
     if not (step > 0 and radius >= 0):
         raise invalid("step", f"must be positive and radius non-negative; got {step} and {radius}.")
-    # 0.3 / 0.1 is slightly below 3: the end point belongs to the grid.
+    # 0.3 / 0.1 is slightly below 3, but the end point belongs to the grid.
     reach = np.floor(radius / step + 1e-9)
     offsets = step * np.arange(-reach, reach + 1)
-    kept = [(value + offsets)[value + offsets > 0] for value in base]
-    size = math.prod(map(len, kept))
+    axes = []
+    for margin in base:
+        candidates = margin + offsets
+        axes.append(candidates[candidates > 0].tolist())
+    size = math.prod(map(len, axes))
     if size > 1_000_000:
         raise InvalidInputError(
             f"the paper's grid must have at most 1,000,000 vectors; got {size:,} for {base.size} "
             f"experts. Use a larger step, or ratio_grid."
         )
-    vectors = tuple(itertools.product(*(axis.tolist() for axis in kept)))
+    vectors = tuple(itertools.product(*axes))
     return MarginGrid(vectors, dropped=len(offsets) ** base.size - len(vectors))
 
 
-def _total(total: float | None, n_experts: int) -> float:
-    value = float(n_experts) if total is None else float(total)
-    if not (np.isfinite(value) and value > 0):
+def _checked_total(total: float | None, n_experts: int) -> float:
+    """The sum of the margins, by default the number of experts."""
+    if total is None:
+        return float(n_experts)
+    if not (np.isfinite(float(total)) and float(total) > 0):
         raise invalid("total", f"must be positive and finite; got {total}.")
-    return value
+    return float(total)
 
 
 class MarginGroup(NamedTuple):
     """Experts that share one margin."""
 
     margin: float
-    members: IntArray
+    members: IntArray  # indices of the experts
 
 
 class Anchors(NamedTuple):
-    """A of G margins: their indices (A,), one over each (A,), and weights (G, A), float64, with
+    """A few of G margins, from whose powers those of all others are computed.
+
+    With rho_g the G margins and rho_a those of the A anchors among them::
 
         exp(-x / rho_g) = sum_a weights[g, a] * exp(-x / rho_a)    for every x >= 0
 
     to about the precision of the dtype. A grows with the logarithm of the ratio of the largest margin to
-    the smallest, not with G: 11 for a ratio of 4 in single precision, 23 for a ratio of 100, and under
-    twice as many in double precision.
+    the smallest, not with G: it is 11 for a ratio of 4 in single precision, 23 for a ratio of 100, and
+    under twice as many in double precision.
     """
 
-    members: IntArray
-    inverse: FloatArray
-    weights: FloatArray
+    members: IntArray  # (A,) indices of the anchors among the margins
+    inverse: FloatArray  # (A,) one over the margin of each anchor
+    weights: FloatArray  # (G, A) float64
 
 
 def margin_groups(margins: FloatArray) -> list[MarginGroup]:
     """Distinct margins in rising order, each with the experts that have it."""
-    values, inverse = np.unique(margins, return_inverse=True)
-    return [
-        MarginGroup(float(value), np.flatnonzero(inverse == g)) for g, value in enumerate(values)
-    ]
+    distinct, group_of_expert = np.unique(margins, return_inverse=True)
+    groups = []
+    for number, margin in enumerate(distinct):
+        groups.append(MarginGroup(float(margin), np.flatnonzero(group_of_expert == number)))
+    return groups
 
 
 def group_sums(values: FloatArray, groups: list[MarginGroup]) -> FloatArray:
     """Values (..., p, m) of experts, summed over the experts of each group: (..., G, m)."""
-    first = values[..., [group.members[0] for group in groups], :]
-    for g, group in enumerate(groups):
+    # Most groups have one member: their rows are taken all at once, the others are corrected.
+    first_members = [group.members[0] for group in groups]
+    sums = values[..., first_members, :]
+    for number, group in enumerate(groups):
         if group.members.size > 1:
-            first[..., g, :] = values[..., group.members, :].sum(axis=-2)
-    return first
+            sums[..., number, :] = values[..., group.members, :].sum(axis=-2)
+    return sums
 
 
-# Fewer margins than this are never worth it; nor are anchors above this share of the margins.
+# With fewer margins than this, anchors never save work.
 FEWEST = 16
+# Nor do they if there are more of them than this share of the margins.
 WORTH = 0.6
-# Ratio of the largest margin to the smallest up to which the grid is dense enough.
+# Ratio of the largest margin to the smallest up to which the grid of ``_choose_anchors`` is dense enough.
 WIDEST = 1e4
 
 
-def anchors(groups: list[MarginGroup], dtype: DTypeLike) -> Anchors | None:
+def find_anchors(groups: list[MarginGroup], dtype: DTypeLike) -> Anchors | None:
     """Anchors of distinct margins for numbers of ``dtype``; None where they would not save work.
 
     Examples
     --------
     >>> groups = margin_groups(np.linspace(0.5, 2, 100))
-    >>> few = anchors(groups, np.float32)
-    >>> few.weights.shape
+    >>> anchors = find_anchors(groups, np.float32)
+    >>> anchors.weights.shape
     (100, 11)
-    >>> guess = few.weights @ np.exp(-0.7 * few.inverse)
-    >>> bool(np.abs(guess - [np.exp(-0.7 / group.margin) for group in groups]).max() < 1e-7)
+    >>> approximation = anchors.weights @ np.exp(-0.7 * anchors.inverse)
+    >>> exact = [np.exp(-0.7 / group.margin) for group in groups]
+    >>> bool(np.abs(approximation - exact).max() < 1e-7)
     True
     """
     if len(groups) < FEWEST or groups[0].margin * WIDEST < groups[-1].margin:
         return None
-    return _choose_anchors(tuple(group.margin for group in groups), np.dtype(dtype).itemsize <= 4)
+    margins = tuple(group.margin for group in groups)
+    if np.dtype(dtype).itemsize <= 4:
+        return _choose_anchors(margins, 1e-8)
+    return _choose_anchors(margins, 1e-14)
 
 
 @lru_cache(maxsize=32)
-def _choose_anchors(margins: tuple[float, ...], single: bool) -> Anchors | None:
-    """Pivoted orthogonalisation over a grid of x: the worst-approximated margin becomes an anchor."""
-    accuracy = 1e-8 if single else 1e-14
-    steep = margins[0] / np.array(margins)
-    most = int(WORTH * steep.size)
-    x = np.append(0, np.geomspace(1e-3, -1.2 * np.log(accuracy) / steep[-1], 300))
-    table = np.exp(-np.outer(x, steep))
-    left = table.copy()
-    base = np.empty((x.size, most))
+def _choose_anchors(margins: tuple[float, ...], accuracy: float) -> Anchors | None:
+    """Anchors for margins in rising order, by pivoted Gram-Schmidt orthogonalisation.
+
+    The columns of ``table`` (n_points, G) are ``exp(-x * steepness_g)`` on a grid of x, where margins are
+    relative to the smallest one. The column that is approximated worst by the anchors so far becomes the
+    next anchor, until all are within ``accuracy``. The weights then solve the least-squares problem
+
+        table[:, members] @ weights.T = table.
+
+    None if more than the share WORTH of the margins would be needed, or the weights are not accurate.
+    """
+    steepness = margins[0] / np.array(margins)
+    max_anchors = int(WORTH * steepness.size)
+    # Beyond the last point even the flattest column is below the accuracy.
+    x = np.append(0, np.geomspace(1e-3, -1.2 * np.log(accuracy) / steepness[-1], 300))
+    table = np.exp(-np.outer(x, steepness))
+    residual = table.copy()
+    basis = np.empty((x.size, max_anchors))  # orthonormal columns
     members: list[int] = []
-    while np.abs(left).max() > accuracy:
-        size = len(members)
-        if size == most:
+    while np.abs(residual).max() > accuracy:
+        n_anchors = len(members)
+        if n_anchors == max_anchors:
             return None
-        members.append(int(np.square(left).sum(axis=0).argmax()))
-        new = left[:, members[-1]].copy()
-        new -= base[:, :size] @ (base[:, :size].T @ new)
-        base[:, size] = new / np.linalg.norm(new)
-        left -= np.outer(base[:, size], base[:, size] @ left)
-    base = base[:, : len(members)]
-    weights = np.linalg.solve(base.T @ table[:, members], base.T @ table).T
+        worst = int(np.square(residual).sum(axis=0).argmax())
+        members.append(worst)
+        # The residual is orthogonal to the basis up to rounding; a second projection removes that.
+        direction = residual[:, worst].copy()
+        direction -= basis[:, :n_anchors] @ (basis[:, :n_anchors].T @ direction)
+        basis[:, n_anchors] = direction / np.linalg.norm(direction)
+        residual -= np.outer(basis[:, n_anchors], basis[:, n_anchors] @ residual)
+    basis = basis[:, : len(members)]
+    weights = np.linalg.solve(basis.T @ table[:, members], basis.T @ table).T
+    # An anchor is exactly itself.
     weights[members] = np.eye(len(members))
     if np.abs(table[:, members] @ weights.T - table).max() > 10 * accuracy:
         return None

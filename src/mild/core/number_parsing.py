@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-# Of a response that says "answer" more often, the last ones are read; what stands further behind the
-# word than this is not its number.
+# If a response says "answer" more often than this, only the last ones are read.
 MOST_MARKERS = 20
+# Characters behind such a word in which its number is looked for.
 NEAR = 1000
 
 # The last one counts: a model that thinks aloud names its answer at the end.
@@ -32,10 +32,10 @@ _NUMBER = re.compile(
 
 
 def extract_number(response: str) -> list[Fraction]:
-    """Values of the number that a response gives as its answer; empty without one.
+    """Values of the number that a response gives as its answer; empty if there is none.
 
-    The number in the last ``\\boxed{...}``; else the one after the last "answer:", "answer is" or "####"
-    (behind the last "=" of that line, if there is one); else the last number. Thousands may be
+    It is the number in the last ``\\boxed{...}``; else the one after the last "answer:", "answer is" or
+    "####" (behind the last "=" of that line, if there is one); else the last number. Thousands may be
     separated by commas or narrow spaces; fractions, LaTeX fractions, mixed numbers, powers of ten and
     percents are read. A percent has two values: 50% is 50 and 1/2.
 
@@ -46,15 +46,17 @@ def extract_number(response: str) -> list[Fraction]:
     """
     text = _cleaned(response)
     for boxed in reversed(_BOXED.findall(text)):
-        if found := numbers_in(boxed):
-            return found[-1]
+        if numbers := numbers_in(boxed):
+            return numbers[-1]
     for marker in reversed(list(_MARKER.finditer(text))[-MOST_MARKERS:]):
         line = text[marker.end() : marker.end() + NEAR].lstrip().split("\n", 1)[0]
-        _, equals, behind = line.rpartition("=")
-        if found := numbers_in(behind if equals else line):
-            return found[0]
-    found = numbers_in(text)
-    return found[-1] if found else []
+        # The whole line if it has no "=".
+        behind_equals = line.rpartition("=")[2]
+        if numbers := numbers_in(behind_equals):
+            return numbers[0]
+    if numbers := numbers_in(text):
+        return numbers[-1]
+    return []
 
 
 def numbers_in(text: str) -> list[list[Fraction]]:
@@ -64,7 +66,11 @@ def numbers_in(text: str) -> list[list[Fraction]]:
     [[Fraction(3, 2)], [Fraction(2000, 1)], [Fraction(5, 1), Fraction(1, 20)]]
     """
     text = _LATEX.sub(r" \1\2/\3", _cleaned(text))
-    return [values for match in _NUMBER.finditer(text) if (values := _values(match))]
+    numbers = []
+    for match in _NUMBER.finditer(text):
+        if values := _values(match):
+            numbers.append(values)
+    return numbers
 
 
 def is_number_text(text: str) -> bool:
@@ -78,17 +84,23 @@ def is_number_text(text: str) -> bool:
 
 def same_number(found: list[Fraction], wanted: list[Fraction], tolerance: float) -> bool:
     """Whether any value is within ``tolerance * max(1, |wanted|)`` of a wanted one."""
-    exact = Fraction(tolerance)
-    return any(abs(a - b) <= exact * max(Fraction(1), abs(b)) for a in found for b in wanted)
+    exact_tolerance = Fraction(tolerance)
+    for target in wanted:
+        bound = exact_tolerance * max(Fraction(1), abs(target))
+        if any(abs(value - target) <= bound for value in found):
+            return True
+    return False
 
 
 def _cleaned(text: str) -> str:
+    """A text with one minus sign, without LaTeX's spaces and without Markdown's bold type."""
     text = text.replace("\u2212", "-").replace("{,}", ",").replace("\\,", "\u202f")
     # A space: without one 2**3 would be 23.
     return text.replace("\\!", "").replace("\\$", "$").replace("**", " ")
 
 
 def _values(match: re.Match[str]) -> list[Fraction]:
+    """Values of a match of _NUMBER: two for a percent, none for a fraction over 0."""
     try:
         if match["mixed"]:
             value = int(match["mixed"]) + Fraction(int(match["top"]), int(match["bottom"]))
@@ -101,4 +113,6 @@ def _values(match: re.Match[str]) -> list[Fraction]:
         return []
     if match["sign"] == "-":
         value = -value
-    return [value, value / 100] if match["percent"] else [value]
+    if match["percent"]:
+        return [value, value / 100]
+    return [value]

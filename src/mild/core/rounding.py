@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from mild.core.arrays import IntArray
 
-#: Relative differences that are rounding: of means and sums of outcomes, which are exact to some 15
-#: digits, and of estimates that were learned from features in single precision.
+#: Relative differences that are rounding, of means and sums of outcomes, which are exact to some 15 digits.
 OUTCOMES = 1e-9
+#: The same of estimates that were learned from features in single precision.
 ESTIMATES = 16 * float(np.finfo(np.float32).eps)
 # Units in the last place by which sums of a few thousand numbers differ.
 UNITS = 16
@@ -56,8 +56,10 @@ def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES, scale: float = 0.0
     with np.errstate(invalid="ignore"):
         is_close = are_finite & (np.diff(ordered) <= slack)
     is_tied = is_close | (ordered[1:] == ordered[:-1])
+    # A value that does not tie with the one before it begins a new rank. Of no values there are no ranks.
+    ordered_ranks = np.concatenate([[0], np.cumsum(~is_tied)])[: array.size]
     ranks = np.empty(array.size, np.intp)
-    ranks[order] = np.concatenate([[0], np.cumsum(~is_tied)])[: array.size]
+    ranks[order] = ordered_ranks
     return ranks
 
 

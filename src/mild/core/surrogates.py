@@ -53,8 +53,10 @@ class Surrogate:
         """Value at a score gap of 0 against one rival: divide by it to bound the margin loss."""
         if self.form == "hinge":
             return 1.0
-        gap = 1 - self.tau
-        return math.log(2) if gap == 0 else math.expm1(gap * math.log(2)) / gap
+        one_minus_tau = 1 - self.tau
+        if one_minus_tau == 0:
+            return math.log(2)
+        return math.expm1(one_minus_tau * math.log(2)) / one_minus_tau
 
 
 def parse_surrogate(value: object) -> Surrogate:
@@ -80,5 +82,9 @@ def parse_surrogate(value: object) -> Surrogate:
         ) from None
     if name == "hinge":
         return Surrogate("hinge")
-    form = "pairwise" if name.startswith("pairwise") else "comp_sum"
-    return Surrogate(form, 1.0 if name.endswith("logistic") else 0.0)
+    tau = 0.0
+    if name.endswith("logistic"):
+        tau = 1.0
+    if name.startswith("pairwise"):
+        return Surrogate("pairwise", tau)
+    return Surrogate("comp_sum", tau)

@@ -38,16 +38,26 @@ class KnownOutcomes(Protocol):
 
 @dataclass(frozen=True)
 class CostTerms:
-    """``error + beta_k + price_weight * dollars + latency_weight * seconds``.
+    """The terms of a cost: ``error + beta_k + price_weight * dollars + latency_weight * seconds``.
 
+    Attributes
+    ----------
+    beta : dict of str to float or None, default=None
+        What asking an expert costs, in wrong answers, by its name or short name; the others cost nothing.
+    price_weight : float or None, default=None
+        Wrong answers that one dollar is worth; None leaves dollars out.
+    latency_weight : float or None, default=None
+        Wrong answers that one second is worth; None leaves seconds out.
+
+    Examples
+    --------
     >>> CostTerms(price_weight=50.0).stated, CostTerms().stated
     (True, False)
     """
 
-    # expert, by name or short name -> what asking it costs, in wrong answers; the others cost nothing
     beta: Mapping[str, float] | None = None
-    price_weight: float | None = None  # wrong answers that one dollar is worth, or None
-    latency_weight: float | None = None  # wrong answers that one second is worth, or None
+    price_weight: float | None = None
+    latency_weight: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.beta, Mapping | None):
@@ -79,37 +89,21 @@ class CostTerms:
                     require_scores(table, name)
             return table.given_costs
         costs = costs_from_correctness(table.scores, np.array(self.betas(table)))
-        terms = (
-            ("price", self.price_weight, "prices", "cost__<model> in dollars"),
-            ("latency", self.latency_weight, "latencies", "latency_ms__<model>"),
-        )
-        for what, weight, name, columns in terms:
-            if not weight:
-                continue
-            parameter = f"{what}_weight"
-            values: FloatArray | None = getattr(table, name)
-            if values is None:
-                raise invalid(
-                    parameter,
-                    f"needs {name}, but the table has none; add columns {columns}, or give betas.",
-                )
-            if not piece:
-                _check_known(parameter, table, name, values)
-            with np.errstate(over="ignore"):
-                costs = costs + weight * values
-            if np.nanmax(costs, initial=0.0) > LARGEST:
-                raise invalid(
-                    parameter,
-                    f"times the {name} must be at most {LARGEST:g} wrong answers; got "
-                    f"{np.nanmax(costs):g}. Use a smaller weight.",
-                )
+        if self.price_weight:
+            price = _Measure("price", "prices", "cost__<model> in dollars", table.prices)
+            costs = price.add(costs, self.price_weight, table, piece)
+        if self.latency_weight:
+            latency = _Measure("latency", "latencies", "latency_ms__<model>", table.latencies)
+            costs = latency.add(costs, self.latency_weight, table, piece)
         return costs
 
     def unknown(self, costs: FloatArray, scores: FloatArray) -> str | None:
         """What is not known about a cost that ``costs`` gave, in a sentence; None if everything is."""
-        lacking = np.isnan(costs) & ~np.isnan(scores)
-        rows = np.isnan(costs).all(axis=1)
-        return left_out_rows(int(rows.sum()), int(lacking[~rows].sum()), self.measured or "cost")
+        is_unknown = np.isnan(costs) & ~np.isnan(scores)
+        is_left_out = np.isnan(costs).all(axis=1)
+        n_rows = int(is_left_out.sum())
+        n_answers = int(is_unknown[~is_left_out].sum())
+        return left_out_rows(n_rows, n_answers, self.measured or "cost")
 
     @property
     def measured(self) -> str:
@@ -140,12 +134,46 @@ class CostTerms:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-        return {**asdict(self), "beta": None if self.beta is None else dict(self.beta)}
+        fields = asdict(self)
+        if self.beta is not None:
+            fields["beta"] = dict(self.beta)
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
         """From the result of ``as_dict``."""
         return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
+
+
+@dataclass(frozen=True, eq=False)
+class _Measure:
+    """Prices or latencies of a table, and what messages call them."""
+
+    name: str  # "price" or "latency"
+    plural: str
+    columns: str  # where they stand in a file
+    values: FloatArray | None  # (n, p), NaN where unknown; None if the table has none
+
+    def add(
+        self, costs: FloatArray, weight: float, table: KnownOutcomes, piece: bool
+    ) -> FloatArray:
+        """The costs with ``weight`` times the values; in a ``piece`` of a table an expert may have none."""
+        parameter = f"{self.name}_weight"
+        if self.values is None:
+            rule = f"needs {self.plural}, but the table has none"
+            raise invalid(parameter, f"{rule}; add columns {self.columns}, or give betas.")
+        if not piece:
+            _check_known(parameter, table, self.plural, self.values)
+        with np.errstate(over="ignore"):
+            costs = costs + weight * self.values
+        highest = np.nanmax(costs, initial=0.0)
+        if highest > LARGEST:
+            raise invalid(
+                parameter,
+                f"times the {self.plural} must be at most {LARGEST:g} wrong answers; got "
+                f"{highest:g}. Use a smaller weight.",
+            )
+        return costs
 
 
 def _check_weight(parameter: str, shown: str, value: Any) -> None:
@@ -174,32 +202,42 @@ def _check_known(parameter: str, table: KnownOutcomes, name: str, values: FloatA
     asked = ~np.isnan(table.scores)
     never = asked.any(axis=0) & ~(asked & ~np.isnan(values)).any(axis=0)
     if never.any():
-        raise without_values(
-            parameter, name, [table.expert_names[k] for k in np.flatnonzero(never)]
-        )
+        experts = [table.expert_names[k] for k in np.flatnonzero(never)]
+        raise without_values(parameter, name, experts)
 
 
 def without_values(parameter: str, name: str, experts: Sequence[str]) -> InvalidInputError:
     """The error where ``experts`` have no price or latency in any row."""
-    verb = "has" if len(experts) == 1 else "have"
-    got = f"{listed([repr(expert) for expert in experts], 6)} {verb} none"
+    verb = "have"
+    if len(experts) == 1:
+        verb = "has"
+    got = f"{listed(list(map(repr, experts)), 6)} {verb} none"
     remedy = "Fill them in, or leave the expert out with experts=NAMES"
     return invalid(parameter, f"needs {name} of every expert; {got}. {remedy}.")
 
 
-def left_out_rows(rows: int, cells: int, what: str) -> str | None:
+def left_out_rows(n_rows: int, n_answers: int, measure: str) -> str | None:
     """Rows without any price or latency, and more answers without one, in a sentence; None if none.
 
     >>> left_out_rows(2, 1, "price")
     '2 rows without any price are left out; 1 more answer without one counts as not asked.'
     """
-    parts = []
-    if rows:
-        verb = "is" if rows == 1 else "are"
-        parts.append(f"{counted(rows, 'row')} without any {what} {verb} left out")
-    if cells:
-        one, many = f"answer without a {what}", f"answers without a {what}"
-        if rows:
-            one, many = "more answer without one", "more answers without one"
-        parts.append(f"{counted(cells, f'{one} counts', f'{many} count')} as not asked")
-    return f"{'; '.join(parts)}." if parts else None
+    clauses = []
+    if n_rows:
+        verb = "are"
+        if n_rows == 1:
+            verb = "is"
+        clauses.append(f"{counted(n_rows, 'row')} without any {measure} {verb} left out")
+    if n_answers and n_rows:
+        answers = counted(
+            n_answers, "more answer without one counts", "more answers without one count"
+        )
+        clauses.append(f"{answers} as not asked")
+    elif n_answers:
+        answers = counted(
+            n_answers, f"answer without a {measure} counts", f"answers without a {measure} count"
+        )
+        clauses.append(f"{answers} as not asked")
+    if not clauses:
+        return None
+    return f"{'; '.join(clauses)}."

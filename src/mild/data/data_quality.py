@@ -24,10 +24,20 @@ LONG = 1_000_000
 
 @dataclass(frozen=True)
 class Finding:
-    """A property of a table that its user should know about."""
+    """A property of a table that its user should know about.
 
-    kind: str  # short name, for programs
-    count: int  # rows, cells, pairs or experts concerned
+    Attributes
+    ----------
+    kind : str
+        Short name, for programs.
+    count : int
+        Number of rows, cells, pairs or experts concerned.
+    sentence : str
+        What was found, for people.
+    """
+
+    kind: str
+    count: int
     sentence: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -42,29 +52,35 @@ def duplicate_groups(queries: Sequence[str]) -> IntArray:
 
     Parameters
     ----------
-    queries : texts
+    queries : sequence of str
+        Texts of the n rows.
 
     Returns
     -------
-    (n,) array of row numbers
+    ndarray of shape (n,)
+        Row numbers.
 
     Examples
     --------
     >>> duplicate_groups(["2 + 2?", "Who?", " 2 + 2? "])
     array([0, 1, 0])
     """
-    first: dict[str, int] = {}
-    rows = (first.setdefault(" ".join(text.split()), row) for row, text in enumerate(queries))
-    return np.fromiter(rows, np.intp, len(queries))
+    first_rows: dict[str, int] = {}
+    groups = []
+    for row, text in enumerate(queries):
+        groups.append(first_rows.setdefault(" ".join(text.split()), row))
+    return np.array(groups, np.intp)
 
 
 def row_number(row: int, row_numbers: IntArray | None = None) -> int:
     """Number of a row for a message, from 1; ``row_numbers`` are those in the file, from 0."""
-    return 1 + (row if row_numbers is None else int(row_numbers[row]))
+    if row_numbers is None:
+        return 1 + row
+    return 1 + int(row_numbers[row])
 
 
 def check_range(
-    what: str,
+    parameter: str,
     values: FloatArray,
     columns: Sequence[str],
     high: float,
@@ -73,17 +89,21 @@ def check_range(
 ) -> None:
     """Refuse numbers outside [0, high] and infinity, with their count and an example; NaN is allowed."""
     outside = np.isinf(values) | (values < 0) | (values > high)
-    count = int(outside.sum())
-    if count:
-        row, expert = (int(index) for index in np.argwhere(outside)[0])
-        rule, verbs = f"lie in [0, {high:g}]", ("cell does", "cells do")
-        if not np.isfinite(high):
-            rule, verbs = "be finite and not negative", ("cell is", "cells are")
-        raise DataFileError(
-            f"{what} must {rule}; {counted(count, *verbs)} not, such as {values[row, expert]:g} in row "
-            f"{row_number(row, row_numbers)} of column {columns[expert]!r} ({ROW_ONE}). {remedy}",
-            parameter=what,
-        )
+    n_outside = int(outside.sum())
+    if n_outside == 0:
+        return
+    if np.isfinite(high):
+        rule = f"lie in [0, {high:g}]"
+        cells = counted(n_outside, "cell does", "cells do")
+    else:
+        rule = "be finite and not negative"
+        cells = counted(n_outside, "cell is", "cells are")
+    row, index = np.argwhere(outside)[0].tolist()
+    raise DataFileError(
+        f"{parameter} must {rule}; {cells} not, such as {values[row, index]:g} in row "
+        f"{row_number(row, row_numbers)} of column {columns[index]!r} ({ROW_ONE}). {remedy}",
+        parameter=parameter,
+    )
 
 
 @dataclass(frozen=True)
@@ -94,58 +114,78 @@ class ScoreCounts:
     asked: IntArray  # (p,) rows in which each expert was asked
     complete: int  # rows in which every expert was asked
     ties: int  # rows in which several were asked and all score the same
-    low: FloatArray  # (p,) least score of each expert; infinity where it was never asked
-    high: FloatArray
+    low: FloatArray  # (p,) lowest score of each expert; infinity where it was never asked
+    high: FloatArray  # (p,) highest score of each expert
 
     @classmethod
     def of(cls, scores: FloatArray) -> ScoreCounts:
         """Counts of scores (n, p), NaN where an expert was not asked."""
         asked = ~np.isnan(scores)
-        several = asked.sum(axis=1) > 1
-        same = np.fmin.reduce(scores, axis=1) == np.fmax.reduce(scores, axis=1)
+        several_asked = asked.sum(axis=1) > 1
+        # fmin and fmax leave NaN out.
+        all_equal = np.fmin.reduce(scores, axis=1) == np.fmax.reduce(scores, axis=1)
         return cls(
-            len(scores),
-            asked.sum(axis=0),
-            int(asked.all(axis=1).sum()),
-            int((several & same).sum()),
-            np.fmin.reduce(scores, axis=0, initial=np.inf),
-            np.fmax.reduce(scores, axis=0, initial=-np.inf),
+            rows=len(scores),
+            asked=asked.sum(axis=0),
+            complete=int(asked.all(axis=1).sum()),
+            ties=int((several_asked & all_equal).sum()),
+            low=np.fmin.reduce(scores, axis=0, initial=np.inf),
+            high=np.fmax.reduce(scores, axis=0, initial=-np.inf),
         )
 
     def findings(self, expert_names: Sequence[str]) -> list[Finding]:
-        """Missing cells, experts that never vary, ties."""
-        found = []
-        size = self.rows * len(expert_names)
-        missing = size - int(self.asked.sum())
-        if missing:
-            words = (
-                f"{missing:,} of {counted(size, 'cell')} ({100 * missing / size:.1f} %) are missing and "
-                f"kept as not asked; {counted(self.complete, 'row has', 'rows have')} every expert, "
-                f"so the means of the experts are over different rows."
-            )
-            found.append(Finding("missing", missing, words))
-        states = {1.0: "always right", 0.0: "always wrong"}
-        constant = [
-            f"{expert_names[k]} is {states.get(low, f'at {low:g} in every row')}"
-            for k, low in enumerate(self.low.tolist())
-            if low == self.high[k] and self.asked[k] > 1
+        """Missing cells, experts that never vary, ties; a count may be 0."""
+        return [
+            self._missing_cells(len(expert_names)),
+            self._constant_experts(expert_names),
+            self._tied_rows(),
         ]
-        if constant:
-            count = counted(len(constant), "expert never varies", "experts never vary")
-            found.append(Finding("constant", len(constant), f"{count}: {listed(constant, 6)}."))
-        if self.ties:
-            words = (
-                f"{counted(self.ties, 'row is a tie', 'rows are ties')} "
-                f"({100 * self.ties / self.rows:.1f} %): all experts that were asked have the same score, "
-                f"so only the cost of asking can decide."
-            )
-            found.append(Finding("ties", self.ties, words))
-        return found
+
+    def _missing_cells(self, n_experts: int) -> Finding:
+        n_cells = self.rows * n_experts
+        n_missing = n_cells - int(self.asked.sum())
+        share = 0.0
+        if n_cells:
+            share = 100 * n_missing / n_cells
+        words = (
+            f"{n_missing:,} of {counted(n_cells, 'cell')} ({share:.1f} %) are missing and "
+            f"kept as not asked; {counted(self.complete, 'row has', 'rows have')} every expert, "
+            f"so the means of the experts are over different rows."
+        )
+        return Finding("missing", n_missing, words)
+
+    def _constant_experts(self, expert_names: Sequence[str]) -> Finding:
+        constant = []
+        for index, name in enumerate(expert_names):
+            score = self.low[index]
+            if score != self.high[index] or self.asked[index] <= 1:
+                continue
+            if score == 1:
+                constant.append(f"{name} is always right")
+            elif score == 0:
+                constant.append(f"{name} is always wrong")
+            else:
+                constant.append(f"{name} is at {score:g} in every row")
+        experts = counted(len(constant), "expert never varies", "experts never vary")
+        return Finding("constant", len(constant), f"{experts}: {listed(constant, 6)}.")
+
+    def _tied_rows(self) -> Finding:
+        share = 0.0
+        if self.rows:
+            share = 100 * self.ties / self.rows
+        words = (
+            f"{counted(self.ties, 'row is a tie', 'rows are ties')} "
+            f"({share:.1f} %): all experts that were asked have the same score, "
+            f"so only the cost of asking can decide."
+        )
+        return Finding("ties", self.ties, words)
 
 
 def unasked_rows(count: int) -> Finding:
     """Rows in which no expert was asked."""
-    verb = "was" if count == 1 else "were"
+    verb = "were"
+    if count == 1:
+        verb = "was"
     sentence = f"{counted(count, 'row')} in which no expert was asked {verb} dropped."
     return Finding("unasked_rows", count, sentence)
 
@@ -159,69 +199,89 @@ def examine(
     row_numbers: IntArray | None = None,
 ) -> list[Finding]:
     """Findings about queries, cells and prices; every row has a score."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if has_text:
-        groups = duplicate_groups(queries)
-        lengths = np.fromiter(map(len, queries), np.intp, len(queries))
-        repeats = int((groups != np.arange(len(groups))).sum())
-        words = counted(repeats, "query repeats", "queries repeat")
-        words += " an earlier one, apart from whitespace: keep them on the same side of a split."
-        found.append(Finding("duplicates", repeats, words))
-        empty = sum(not text or text.isspace() for text in queries)
-        words = f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by."
-        found.append(Finding("empty_queries", empty, words))
-        long = int((lengths > LONG).sum())
-        words = (
-            f"{counted(long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
-        )
-        found.append(Finding("long_queries", long, f"{words}{lengths.max(initial=0):,}."))
-    found += ScoreCounts.of(scores).findings(expert_names)
+        findings += _examine_queries(queries)
+    findings += ScoreCounts.of(scores).findings(expert_names)
     if prices is not None:
-        found.append(_unknown_prices(expert_names, scores, prices))
-        found.append(_dear_prices(expert_names, prices, row_numbers))
-    return [finding for finding in found if finding.count]
+        findings.append(_unknown_prices(expert_names, scores, prices))
+        findings.append(_large_prices(expert_names, prices, row_numbers))
+    return [finding for finding in findings if finding.count]
 
 
-def _dear_prices(
+def _examine_queries(queries: Sequence[str]) -> list[Finding]:
+    """Repeated, empty and very long queries; a count may be 0."""
+    groups = duplicate_groups(queries)
+    n_repeats = int((groups != np.arange(len(groups))).sum())
+    repeats = (
+        f"{counted(n_repeats, 'query repeats', 'queries repeat')} an earlier one, apart from whitespace: "
+        "keep them on the same side of a split."
+    )
+    n_empty = sum(not text or text.isspace() for text in queries)
+    empty = f"{counted(n_empty, 'query is', 'queries are')} empty: there is nothing to route by."
+    lengths = np.fromiter(map(len, queries), np.intp, len(queries))
+    n_long = int((lengths > LONG).sum())
+    long = (
+        f"{counted(n_long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
+        f"{lengths.max(initial=0):,}."
+    )
+    return [
+        Finding("duplicates", n_repeats, repeats),
+        Finding("empty_queries", n_empty, empty),
+        Finding("long_queries", n_long, long),
+    ]
+
+
+def _large_prices(
     expert_names: Sequence[str], prices: FloatArray, row_numbers: IntArray | None
 ) -> Finding:
     """Prices that are far above the median of the table, or of their expert."""
-    paid = np.where(prices > 0, prices, np.nan)
-    known = np.sort(paid[~np.isnan(paid)])
-    if not len(known):
+    positive_prices = np.where(prices > 0, prices, np.nan)
+    median = _lower_median(positive_prices)
+    if np.isnan(median):
         return Finding("large_prices", 0, "")
-    # The lower of two middle prices: of two experts one may be in another unit throughout.
-    median = known[(len(known) - 1) // 2]
-    own = [np.sort(column[~np.isnan(column)]) for column in paid.T]
-    medians = [column[(len(column) - 1) // 2] if len(column) else median for column in own]
-    large = np.argwhere(paid > DEAR * np.minimum(median, medians))
-    count = len(large)
-    if not count:
+    # Whichever is lower, for an expert may be in another unit throughout.
+    usual_prices = np.fmin(median, [_lower_median(column) for column in positive_prices.T])
+    is_large = positive_prices > DEAR * usual_prices
+    count = int(is_large.sum())
+    if count == 0:
         return Finding("large_prices", 0, "")
-    row, k = (int(index) for index in large[np.argmax(paid[tuple(large.T)])])
-    usual, highest = amount(min(median, medians[k])), amount(prices[row, k])
+    highest = np.argmax(np.where(is_large, positive_prices, 0.0))
+    row, index = divmod(int(highest), prices.shape[1])
     words = (
-        f"{counted(count, 'price is', 'prices are')} more than {DEAR:,} times the median (${usual}), such "
-        f"as ${highest} of {expert_names[k]!r} in row {row_number(row, row_numbers)}: prices are dollars "
-        f"per query; check that none is in cents, or in dollars per million tokens."
+        f"{counted(count, 'price is', 'prices are')} more than {DEAR:,} times the median "
+        f"(${amount(usual_prices[index])}), such as ${amount(prices[row, index])} of "
+        f"{expert_names[index]!r} in row {row_number(row, row_numbers)}: prices are dollars per query; "
+        "check that none is in cents, or in dollars per million tokens."
     )
     return Finding("large_prices", count, words)
 
 
+def _lower_median(values: FloatArray) -> float:
+    """The lower of the two middle values that are not NaN; NaN if there are none."""
+    known = np.sort(values[~np.isnan(values)])
+    if not len(known):
+        return np.nan
+    return float(known[(len(known) - 1) // 2])
+
+
 def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: FloatArray) -> Finding:
     """Answers without a price, and the experts whose dollars are therefore means over the known ones."""
-    answers = (~np.isnan(scores)).sum(axis=0)
-    unknown = (np.isnan(prices) & ~np.isnan(scores)).sum(axis=0)
-    count = int(unknown.sum())
+    is_answered = ~np.isnan(scores)
+    n_answers = is_answered.sum(axis=0)
+    n_unknown = (np.isnan(prices) & is_answered).sum(axis=0)
+    count = int(n_unknown.sum())
+    them = "them"
+    if count == 1:
+        them = "it"
     words = (
         f"{counted(count, 'answer has', 'answers have')} no price: where dollars count, the loss of "
-        f"{'it' if count == 1 else 'them'} is unknown, and a row without any price is left out."
+        f"{them} is unknown, and a row without any price is left out."
     )
-    partly = [
-        f"{name} ({lacking:,} of {asked:,} unknown)"
-        for name, lacking, asked in zip(expert_names, unknown, answers, strict=True)
-        if 0 < lacking < asked
-    ]
-    if partly:
-        words += f" Dollars of {listed(partly, 6)} are means over the known prices."
+    partly_known = []
+    for name, unknown, answers in zip(expert_names, n_unknown, n_answers, strict=True):
+        if 0 < unknown < answers:
+            partly_known.append(f"{name} ({unknown:,} of {answers:,} unknown)")
+    if partly_known:
+        words += f" Dollars of {listed(partly_known, 6)} are means over the known prices."
     return Finding("unknown_prices", count, words)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.answers import KINDS, Answers
-from mild.core.arrays import BoolArray, FloatArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import best_first, cheapest_of
 from mild.data.cost_terms import CostTerms, KnownOutcomes
 from mild.data.data_quality import Finding
@@ -34,8 +34,10 @@ from mild.money import amount
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
-#: Pairs of experts that are told apart in a description, and in the text of one.
-MOST_PAIRS, SHOWN_PAIRS = 1_000, 10
+#: A description holds at most this many pairs of experts.
+MAX_PAIRS = 1_000
+#: Its text shows at most this many of them.
+SHOWN_PAIRS = 10
 #: The headroom is not given over fewer rows in which every expert was asked.
 MIN_COMPLETE_ROWS = 5
 
@@ -64,10 +66,18 @@ class DescribedOutcomes(KnownOutcomes, Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Description:
-    """Figures of a table of outcomes under a cost."""
+    """Figures of a table of outcomes under a cost; ``OutcomeTable.describe`` makes it.
 
-    content: Mapping[str, Any]  # as ``describe`` says
-    library: str | None = None  # of the frame that ``to_frame`` gives
+    Attributes
+    ----------
+    content : dict
+        The figures by name, as ``mild.data.describing.describe`` lists them.
+    library : {"pandas", "polars", "pyarrow"} or None, default=None
+        Library of the frame that ``to_frame`` gives.
+    """
+
+    content: Mapping[str, Any]
+    library: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -85,37 +95,54 @@ class Description:
     @property
     def sentences(self) -> list[str]:
         """What to know about the table, beside its figures."""
-        report, shares = self.content, self.content["imbalance"]
-        largest = f"{100 * shares['largest']:.1f} %"
-        smallest = f"{100 * shares['smallest']:.1f} %"
-        return [
+        sentences = [
             *self._right_and_wrong(),
-            f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
-            f"{shares['entropy']:.2f}, where 1 is even; {TIES}).",
-            *(
-                f"Answers, compared {KINDS[report['answers']['kind']]}: {' and '.join(pair['experts'])} "
-                f"agree on {100 * pair['agree']:.1f} % of the queries, with a mean score of "
-                f"{pair['accuracy_agree']:.3f} there. tune considers cascades, which read answers, with "
-                "cascade=True."
-                for pair in self.pairs[:1]
-                if pair["agree"]
-            ),
-            *(finding["sentence"] for finding in report["findings"]),
-            *filter(None, [report["prices_unused"]]),
+            self._oracle_sentence(),
+            *self._agreement(),
         ]
+        for finding in self.content["findings"]:
+            sentences.append(finding["sentence"])
+        if self.content["prices_unused"]:
+            sentences.append(self.content["prices_unused"])
+        return sentences
 
     def _right_and_wrong(self) -> list[str]:
         """How often the experts are right together; nothing where there are no scores."""
-        report = self.content
-        if report["all_right"] is None:
+        content = self.content
+        if content["all_right"] is None:
             return []
-        soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
-        right, wrong, some = (
-            f"{100 * report[name]:.1f} %" for name in ("all_right", "all_wrong", "some_right")
-        )
+        soft = ""
+        if content["soft_scores"]:
+            soft = " (a score of 0.5 or more)"
+        all_right = f"{100 * content['all_right']:.1f} %"
+        all_wrong = f"{100 * content['all_wrong']:.1f} %"
+        some_right = f"{100 * content['some_right']:.1f} %"
         return [
-            f"All experts that were asked are right on {right} of the queries{soft}, none on {wrong}; on "
-            f"the other {some}, the choice of expert matters."
+            f"All experts that were asked are right on {all_right} of the queries{soft}, none on "
+            f"{all_wrong}; on the other {some_right}, the choice of expert matters."
+        ]
+
+    def _oracle_sentence(self) -> str:
+        shares = self.content["imbalance"]
+        largest = f"{100 * shares['largest']:.1f} %"
+        smallest = f"{100 * shares['smallest']:.1f} %"
+        return (
+            f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
+            f"{shares['entropy']:.2f}, where 1 is even; {TIES})."
+        )
+
+    def _agreement(self) -> list[str]:
+        """How often the first pair of experts agrees; nothing if they never do."""
+        pairs = self.pairs
+        if not pairs or not pairs[0]["agree"]:
+            return []
+        pair = pairs[0]
+        kind = KINDS[self.content["answers"]["kind"]]
+        return [
+            f"Answers, compared {kind}: {' and '.join(pair['experts'])} "
+            f"agree on {100 * pair['agree']:.1f} % of the queries, with a mean score of "
+            f"{pair['accuracy_agree']:.3f} there. tune considers cascades, which read answers, with "
+            "cascade=True."
         ]
 
     @property
@@ -123,17 +150,21 @@ class Description:
         """Pairs of experts to show: of those that together cost less than the best expert, the first."""
         if self.content["answers"] is None:
             return []
-        prices = {one["name"]: one["mean_price"] for one in self.content["experts"]}
-        best = max(self.content["experts"], key=lambda one: one["accuracy"])["mean_price"]
         pairs: list[dict[str, Any]] = self.content["answers"]["pairs"]
+        experts = self.content["experts"]
+        prices = {expert["name"]: expert["mean_price"] for expert in experts}
         if None not in prices.values():
-            cheap = [one for one in pairs if sum(prices[name] for name in one["experts"]) < best]
-            pairs = cheap or pairs
+            best_price = max(experts, key=lambda expert: expert["accuracy"])["mean_price"]
+            cheaper = []
+            for pair in pairs:
+                first, second = pair["experts"]
+                if prices[first] + prices[second] < best_price:
+                    cheaper.append(pair)
+            pairs = cheaper or pairs
         return pairs[:SHOWN_PAIRS]
 
     def __repr__(self) -> str:
-        lines = [self.content["explanation"], *(f"- {line}" for line in self.sentences)]
-        return "\n".join(lines)
+        return "\n- ".join([self.content["explanation"], *self.sentences])
 
     def _repr_html_(self) -> str:
         return html_table(self.content["explanation"], self.content["experts"], self.sentences)
@@ -159,141 +190,275 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     - answers: None without answers; else their ``kind`` and, for pairs of ``experts``, the ``rows`` that
       asked both, the share of them in which the answers ``agree``, the mean score of the two there
       (``accuracy_agree``), and that of the better one elsewhere (``accuracy_disagree``); first the pairs
-      that are right together most often, at most ``MOST_PAIRS``
+      that are right together most often, at most ``MAX_PAIRS``
     - soft_scores: whether some scores lie between 0 and 1
     - prices_unused: sentences about prices that the table has and the cost leaves out
     """
-    cost = {**terms.spelled(table).as_dict(), "words": terms.formula(table)}
-    cost["beta"] = dict(zip(table.expert_names, terms.betas(table), strict=True))
-    costs, scores = terms.costs(table), table.scores
-    has_scores = table.given_costs is None
-    asked = table.asked
-    right = asked & (scores >= RIGHT)
-    first = _cheapest_and_right(table, costs, right)
-    alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
-    known_rows = ~np.isnan(costs).all(axis=1)
-    losses = constant_losses(costs[known_rows])
-    complete = np.asarray(~np.isnan(costs).any(axis=1))
-    enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
-    rows = complete if enough else known_rows
-    prices = None if table.prices is None else table.prices[rows]
+    cost = _describe_cost(table, terms)
+    costs = terms.costs(table)
     ranks = ranks_in(table.quality, table.prices)
-    outcomes = Outcomes(costs[rows], scores[rows], prices, ranks=ranks)
-    perfect = outcomes.oracle()
-    shares = expert_shares(perfect, len(table.expert_names))
-    oracle: dict[str, Any] = {"cost": None, "accuracy": None}
-    best_expert = outcomes.best_constant()
-    best = {"expert": table.expert_names[best_expert], **oracle}
-    headroom = None
-    if enough:
-        known, known_costs = scores[complete], costs[complete]
-        constant = float(constant_losses(known_costs)[best_expert])
-        oracle["cost"] = oracle_loss(known_costs)
-        best["cost"] = constant
-        if has_scores:
-            oracle["accuracy"] = float(known[np.arange(len(known)), perfect].mean())
-            best["accuracy"] = float(known[:, best_expert].mean())
-        headroom = constant - oracle["cost"]
-    accuracy, mean_prices, latencies = (
-        _means(values, asked) for values in (scores, table.prices, table.latencies)
-    )
-    lacking = terms.unknown(costs, scores)
-    count = int((np.isnan(costs) & asked).sum())
-    unknown = [] if lacking is None else [Finding("unknown_losses", count, lacking)]
-    all_right = all_wrong = some_right = None
-    if has_scores:
-        all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
-        all_wrong = float((~right.any(axis=1)).mean())
-        some_right = 1 - all_right - all_wrong
-    unused = None
+    comparison = _compare_experts(table, costs, ranks)
+    shares = comparison.oracle_shares
+    right = table.asked & (table.scores >= RIGHT)
+    prices_unused_words = None
     if has_unused_prices(table, terms):
         hint = " What a router could save is measured by tune."
-        unused = prices_unused(describe_prices(table, hint))
+        prices_unused_words = prices_unused(describe_prices(table, hint))
+    findings = [*table.findings, *_unknown_losses(table, terms, costs)]
+    findings += _finding_about_rows(comparison.n_complete, table.rows)
     content = {
         "fingerprint": table.fingerprint(),
         "cost": cost,
         "rows": table.rows,
         "form": table.form,
         "explanation": table.explanation,
-        "experts": [
-            {
-                "name": table.expert_names[k],
-                "asked": int(asked[:, k].sum()),
-                "accuracy": accuracy[k],
-                "mean_price": mean_prices[k],
-                "mean_latency": latencies[k],
-                "mean_cost": float(losses[k]),
-                "cheapest_and_right": None if first is None else float(first[:, k].mean()),
-                "only_right": float(alone[:, k].mean()) if has_scores else None,
-                "oracle_share": float(shares[k]),
-            }
-            for k in best_first(ranks)
-        ],
-        "compared": {"rows": int(complete.sum()), "rule": "rows in which every expert was asked"},
-        "oracle": oracle,
-        "best_constant": best,
-        "headroom": headroom,
-        "all_right": all_right,
-        "all_wrong": all_wrong,
-        "some_right": some_right,
+        "experts": _describe_experts(table, costs, right, shares, ranks),
+        "compared": {
+            "rows": comparison.n_complete,
+            "rule": "rows in which every expert was asked",
+        },
+        "oracle": comparison.oracle,
+        "best_constant": comparison.best_constant,
+        "headroom": comparison.headroom,
+        **_shares_right(table, right),
         "imbalance": {
             "largest": float(shares.max()),
             "smallest": float(shares.min()),
             "entropy": share_entropy(shares),
         },
-        "answers": _describe_answers(table, table.answers) if has_scores else None,
-        "soft_scores": is_graded(scores),
-        "findings": [
-            finding.as_dict() for finding in (*table.findings, *unknown, *_over(complete))
-        ],
-        "prices_unused": unused,
+        "answers": _describe_answers(table),
+        "soft_scores": is_graded(table.scores),
+        "findings": [finding.as_dict() for finding in findings],
+        "prices_unused": prices_unused_words,
     }
     return Description(content, table.library)
 
 
-def _describe_answers(table: DescribedOutcomes, answers: Answers | None) -> dict[str, Any] | None:
+def _has_scores(table: DescribedOutcomes) -> bool:
+    """Whether the table has scores, and not the whole cost of each expert."""
+    return table.given_costs is None
+
+
+def _describe_cost(table: DescribedOutcomes, terms: CostTerms) -> dict[str, Any]:
+    """The terms of the cost, by expert and in words."""
+    beta = dict(zip(table.expert_names, terms.betas(table), strict=True))
+    return {**terms.spelled(table).as_dict(), "words": terms.formula(table), "beta": beta}
+
+
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    """The experts over the rows in which all were asked, where there are enough of them."""
+
+    n_complete: int  # rows in which every expert was asked
+    oracle_shares: FloatArray  # (n_experts,)
+    oracle: dict[
+        str, Any
+    ]  # mean "cost" and "accuracy" of the oracle, None if they cannot be compared
+    best_constant: dict[
+        str, Any
+    ]  # the same of the expert of least mean cost, and its name as "expert"
+    headroom: float | None  # what the oracle costs less than that expert
+
+
+def _compare_experts(table: DescribedOutcomes, costs: FloatArray, ranks: IntArray) -> _Comparison:
+    """The oracle and the best constant, over the same rows.
+
+    With fewer than MIN_COMPLETE_ROWS complete rows, only the best expert and the shares are known: they are
+    taken over all rows with a known cost.
+    """
+    is_complete = np.asarray(~np.isnan(costs).any(axis=1))
+    n_complete = int(is_complete.sum())
+    is_comparable = n_complete == len(costs) or n_complete >= MIN_COMPLETE_ROWS
+    rows = is_complete
+    if not is_comparable:
+        rows = np.asarray(~np.isnan(costs).all(axis=1))
+    prices = table.prices
+    if prices is not None:
+        prices = prices[rows]
+    outcomes = Outcomes(costs[rows], table.scores[rows], prices, ranks=ranks)
+    oracle_choices = outcomes.oracle()
+    shares = expert_shares(oracle_choices, len(table.expert_names))
+    best_expert = outcomes.best_constant()
+    best_name = table.expert_names[best_expert]
+    if not is_comparable:
+        return _Comparison(
+            n_complete,
+            shares,
+            oracle={"cost": None, "accuracy": None},
+            best_constant={"expert": best_name, "cost": None, "accuracy": None},
+            headroom=None,
+        )
+    oracle_cost = oracle_loss(costs[rows])
+    best_cost = float(constant_losses(costs[rows])[best_expert])
+    oracle_accuracy = None
+    best_accuracy = None
+    if _has_scores(table):
+        scores = table.scores[rows]
+        oracle_accuracy = float(scores[np.arange(len(scores)), oracle_choices].mean())
+        best_accuracy = float(scores[:, best_expert].mean())
+    return _Comparison(
+        n_complete,
+        shares,
+        oracle={"cost": oracle_cost, "accuracy": oracle_accuracy},
+        best_constant={"expert": best_name, "cost": best_cost, "accuracy": best_accuracy},
+        headroom=best_cost - oracle_cost,
+    )
+
+
+def _describe_experts(
+    table: DescribedOutcomes,
+    costs: FloatArray,
+    right: BoolArray,
+    oracle_shares: FloatArray,
+    ranks: IntArray,
+) -> list[dict[str, Any]]:
+    """Figures of each expert, the best one first."""
+    asked = table.asked
+    accuracies = _column_means(table.scores, asked)
+    mean_prices = _column_means(table.prices, asked)
+    mean_latencies = _column_means(table.latencies, asked)
+    mean_costs = constant_losses(costs[~np.isnan(costs).all(axis=1)])
+    is_cheapest_and_right = _cheapest_and_right(table, costs, right)
+    several_asked = asked.sum(axis=1) > 1
+    one_right = right.sum(axis=1) == 1
+    is_only_right = right & one_right[:, None] & several_asked[:, None]
+    entries = []
+    for index in best_first(ranks):
+        cheapest_and_right = None
+        if is_cheapest_and_right is not None:
+            cheapest_and_right = float(is_cheapest_and_right[:, index].mean())
+        only_right = None
+        if _has_scores(table):
+            only_right = float(is_only_right[:, index].mean())
+        entries.append(
+            {
+                "name": table.expert_names[index],
+                "asked": int(asked[:, index].sum()),
+                "accuracy": accuracies[index],
+                "mean_price": mean_prices[index],
+                "mean_latency": mean_latencies[index],
+                "mean_cost": float(mean_costs[index]),
+                "cheapest_and_right": cheapest_and_right,
+                "only_right": only_right,
+                "oracle_share": float(oracle_shares[index]),
+            }
+        )
+    return entries
+
+
+def _shares_right(table: DescribedOutcomes, right: BoolArray) -> dict[str, float | None]:
+    """Shares of the rows in which all experts that were asked are right, none is, or some are."""
+    if not _has_scores(table):
+        return {"all_right": None, "all_wrong": None, "some_right": None}
+    n_right = right.sum(axis=1)
+    all_right = float((n_right == table.asked.sum(axis=1)).mean())
+    all_wrong = float((n_right == 0).mean())
+    return {
+        "all_right": all_right,
+        "all_wrong": all_wrong,
+        "some_right": 1 - all_right - all_wrong,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _PairCounts:
+    """Of every two experts i and j, over the rows in which both were asked; each (n_experts, n_experts).
+
+    ``rows[i, j]`` counts these rows, and ``agreeing[i, j]`` those of them in which the answers are equal.
+    ``scores[i, j]`` is the sum of i's scores in the former, ``agreeing_scores[i, j]`` in the latter.
+    """
+
+    rows: FloatArray
+    scores: FloatArray
+    agreeing: FloatArray
+    agreeing_scores: FloatArray
+
+    @classmethod
+    def of(cls, scores: FloatArray, codes: IntArray) -> _PairCounts:
+        """Counts over scores (n, p), NaN where not asked, and codes (n, p) of answers, -1 for none."""
+        is_known = ~np.isnan(scores)
+        known_scores = np.where(is_known, scores, 0.0)
+        n_experts = scores.shape[1]
+        agreeing = np.zeros((n_experts, n_experts))
+        agreeing_scores = np.zeros((n_experts, n_experts))
+        for i in range(n_experts):
+            has_answer = is_known[:, i] & (codes[:, i] >= 0)
+            agrees = is_known & has_answer[:, None] & (codes == codes[:, [i]])
+            agreeing[i] = agrees.sum(axis=0)
+            agreeing_scores[i] = known_scores[:, i] @ agrees
+        return cls(
+            rows=is_known.T.astype(float) @ is_known,
+            scores=known_scores.T @ is_known,
+            agreeing=agreeing,
+            agreeing_scores=agreeing_scores,
+        )
+
+    def accuracy_agree(self, i: int, j: int) -> float | None:
+        """Mean score of the two where they agree; None where they never do."""
+        n_agreeing = self.agreeing[i, j]
+        if not n_agreeing:
+            return None
+        total = self.agreeing_scores[i, j] + self.agreeing_scores[j, i]
+        return float(total / n_agreeing / 2)
+
+    def accuracy_disagree(self, i: int, j: int) -> float | None:
+        """Mean score of the better one where they do not agree; None where they always do."""
+        n_disagreeing = self.rows[i, j] - self.agreeing[i, j]
+        if n_disagreeing <= 0:
+            return None
+        first_total = self.scores[i, j] - self.agreeing_scores[i, j]
+        second_total = self.scores[j, i] - self.agreeing_scores[j, i]
+        return float(max(first_total, second_total) / n_disagreeing)
+
+
+def _describe_answers(table: DescribedOutcomes) -> dict[str, Any] | None:
+    """How often pairs of experts agree, those first that are right together most often."""
+    if not _has_scores(table):
+        return None
+    answers = table.answers
     if answers is None:
         return None
-    codes, known = answers.codes, ~np.isnan(table.scores)
-    scores = np.where(known, table.scores, 0.0)
-    # Of pairs: rows that asked both, and sums of the first one's scores there and where they agree.
-    rows, total = known.T.astype(float) @ known, scores.T @ known
-    agree, right = np.zeros(rows.shape), np.zeros(rows.shape)
-    for k, own in enumerate(codes.T):
-        same = known & ((own >= 0) & known[:, k])[:, None] & (codes == own[:, None])
-        agree[k], right[k] = same.sum(axis=0), scores[:, k] @ same
+    counts = _PairCounts.of(table.scores, answers.codes)
+    answering_experts = np.flatnonzero((answers.codes >= 0).any(axis=0)).tolist()
     pairs: list[dict[str, Any]] = []
-    said = np.flatnonzero((codes >= 0).any(axis=0)).tolist()
-    for pair in combinations(said, 2):
-        count, equal = rows[pair], agree[pair]
-        if not count:
+    for i, j in combinations(answering_experts, 2):
+        n_rows = counts.rows[i, j]
+        if not n_rows:
             continue
-        both = right[pair] + right[pair[::-1]]
-        best = max(total[pair] - right[pair], total[pair[::-1]] - right[pair[::-1]])
         pairs.append(
             {
-                "experts": [table.expert_names[k] for k in pair],
-                "rows": int(count),
-                "agree": float(equal / count),
-                "accuracy_agree": float(both / equal / 2) if equal else None,
-                "accuracy_disagree": float(best / (count - equal)) if count > equal else None,
+                "experts": [table.expert_names[i], table.expert_names[j]],
+                "rows": int(n_rows),
+                "agree": float(counts.agreeing[i, j] / n_rows),
+                "accuracy_agree": counts.accuracy_agree(i, j),
+                "accuracy_disagree": counts.accuracy_disagree(i, j),
             }
         )
     pairs.sort(key=lambda pair: -pair["agree"] * (pair["accuracy_agree"] or 0.0))
-    return {"kind": answers.kind, "pairs": pairs[:MOST_PAIRS]}
+    return {"kind": answers.kind, "pairs": pairs[:MAX_PAIRS]}
 
 
-def _over(complete: BoolArray) -> list[Finding]:
-    """The finding that the headroom is taken over some of the rows only."""
-    count, rows = int(complete.sum()), len(complete)
-    if count == rows:
+def _unknown_losses(table: DescribedOutcomes, terms: CostTerms, costs: FloatArray) -> list[Finding]:
+    """The finding that some answers have no cost, because their price or latency is unknown."""
+    words = terms.unknown(costs, table.scores)
+    if words is None:
         return []
-    every = f"{counted(count, 'row')} of {rows:,} in which every expert was asked"
-    words = f"What routing could gain is taken over the {every}."
-    if count < MIN_COMPLETE_ROWS:
-        verb = "is" if count == 1 else "are"
-        words = f"What routing could gain is not shown: there {verb} only {every}."
-    return [Finding("compared", count, words)]
+    n_unknown = int((np.isnan(costs) & table.asked).sum())
+    return [Finding("unknown_losses", n_unknown, words)]
+
+
+def _finding_about_rows(n_complete: int, n_rows: int) -> list[Finding]:
+    """The finding that the headroom is taken over some of the rows only."""
+    if n_complete == n_rows:
+        return []
+    rows = f"{counted(n_complete, 'row')} of {n_rows:,} in which every expert was asked"
+    words = f"What routing could gain is taken over the {rows}."
+    if n_complete < MIN_COMPLETE_ROWS:
+        verb = "are"
+        if n_complete == 1:
+            verb = "is"
+        words = f"What routing could gain is not shown: there {verb} only {rows}."
+    return [Finding("compared", n_complete, words)]
 
 
 def has_unused_prices(table: KnownOutcomes, terms: CostTerms) -> bool:
@@ -308,24 +473,22 @@ def describe_prices(table: KnownOutcomes, hint: str = "") -> str:
 
     The ``hint`` follows where the cheapest expert is another one.
     """
-    asked, names = ~np.isnan(table.scores), table.expert_names
-    means = zip(_means(table.scores, asked), _means(table.prices, asked), names, strict=True)
-    known = [
-        (score, price, name)
-        for score, price, name in means
-        if score is not None and price is not None
-    ]
-    score, price, best = max(known, key=lambda one: (one[0], -one[1]))
-    lower, least, cheapest = min(known, key=lambda one: (one[1], -one[0]))
+    asked = ~np.isnan(table.scores)
+    mean_scores = _column_means(table.scores, asked)
+    mean_prices = _column_means(table.prices, asked)
+    known = []
+    for score, price, name in zip(mean_scores, mean_prices, table.expert_names, strict=True):
+        if score is not None and price is not None:
+            known.append((score, price, name))
+    best_score, best_price, best = max(known, key=lambda expert: (expert[0], -expert[1]))
+    lower_score, lowest_price, cheapest = min(known, key=lambda expert: (expert[1], -expert[0]))
     quality = quality_name(is_graded(table.scores))
-    words = (
-        f"{best}, which has the highest {quality}, costs ${amount(1000 * price)} per 1,000 queries"
-    )
+    words = f"{best}, which has the highest {quality}, costs ${amount(1000 * best_price)} per 1,000 queries"
     if best == cheapest:
         return f"{words}; no other expert costs less."
     return (
-        f"{words}; {cheapest}, the cheapest, costs ${amount(1000 * least)}, with a mean score of "
-        f"{lower:.3f} in place of {score:.3f}.{hint}"
+        f"{words}; {cheapest}, the cheapest, costs ${amount(1000 * lowest_price)}, with a mean score "
+        f"of {lower_score:.3f} in place of {best_score:.3f}.{hint}"
     )
 
 
@@ -334,23 +497,29 @@ def _cheapest_and_right(
 ) -> BoolArray | None:
     """The right expert that costs least to ask, at most one per row; None if no expert costs anything."""
     # The cost of asking; rounded, so that 1.6 - 1 and 0.6 tie.
-    asking: FloatArray = np.round(costs - (1 - table.scores), 12)
-    if not np.nan_to_num(asking).any():
+    asking_costs: FloatArray = np.round(costs - (1 - table.scores), 12)
+    if not np.nan_to_num(asking_costs).any():
         if table.prices is None or not np.nan_to_num(table.prices).any():
             return None
-        asking = table.prices
-    candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
+        asking_costs = table.prices
+    candidates = np.where(right & ~np.isnan(asking_costs), asking_costs, np.inf)
     ranks = ranks_in(table.scores, table.prices)
-    lowest = cheapest_of(candidates, ranks=ranks)[:, None]
-    return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == lowest)
+    cheapest = cheapest_of(candidates, ranks=ranks)[:, None]
+    return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == cheapest)
 
 
-def _means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:
+def _column_means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:
     """Mean of each column over the rows that asked; None where nothing is known."""
     if values is None:
         return [None] * asked.shape[1]
-    known = asked & ~np.isnan(values)
-    totals = np.where(known, values, 0).sum(axis=0)
-    pairs = zip(totals.tolist(), known.sum(axis=0).tolist(), strict=True)
-    # Twelve digits: equal experts tie, in whatever order the rows were added up.
-    return [float(f"{total / count:.12g}") if count else None for total, count in pairs]
+    is_known = asked & ~np.isnan(values)
+    totals = np.where(is_known, values, 0).sum(axis=0)
+    counts = is_known.sum(axis=0)
+    means: list[float | None] = []
+    for total, count in zip(totals.tolist(), counts.tolist(), strict=True):
+        if count == 0:
+            means.append(None)
+        else:
+            # Twelve digits: equal experts tie, in whatever order the rows were added up.
+            means.append(float(f"{total / count:.12g}"))
+    return means

@@ -21,11 +21,12 @@ def name_order(names: Sequence[str]) -> list[int]:
 def _natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
     """Texts and numbers of a name in turn, then the name itself, for names that differ in zeros only."""
     key: list[str | tuple[int, str]] = []
-    for place, part in enumerate(_DIGITS.split(name)):
-        if place % 2 == 0:
-            key.append(part)
+    for index, piece in enumerate(_DIGITS.split(name)):
+        # Pieces at even indices are texts, those between them digits.
+        if index % 2 == 0:
+            key.append(piece)
         else:
             # Of numbers without leading zeros, the longer one is the larger one.
-            digits = part.lstrip("0")
+            digits = piece.lstrip("0")
             key.append((len(digits), digits))
     return key, name

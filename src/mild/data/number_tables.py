@@ -19,8 +19,17 @@ from mild.artifact.facts import feature_line
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.data.data_quality import ROW_ONE, row_number
 from mild.data.formats import possible_forms
-from mild.data.formats.base import ANSWER, LOGPROB, PRICE, ReadArguments
+from mild.data.formats.base import (
+    ANSWER,
+    CORRECT,
+    LOGPROB,
+    PRICE,
+    SCORE,
+    ReadArguments,
+    price_columns,
+)
 from mild.data.formats.nested import parse_objects
+from mild.data.formats.wide import split_name
 from mild.data.queries import usual_query
 from mild.data.selection import Where, kept_rows
 from mild.data.tables import (
@@ -32,6 +41,7 @@ from mild.data.tables import (
     is_number,
     is_numeric,
     is_string,
+    names_except,
     number_matrix,
     peek_table,
     read_table,
@@ -97,12 +107,17 @@ def is_number_source(source: Any) -> bool:
 def is_number_table(table: Any) -> bool:
     """Whether an Arrow table has columns ``cost__<expert>`` and neither queries nor scores."""
     names = table.column_names
-    if not any(name.startswith(PRICE) for name in names) or has_queries(table):
+    if not price_columns(names) or has_queries(table):
         return False
     schema = parse_objects(table).schema
-    parts = [name.partition("__") for name in schema.names]
-    scored = {expert for prefix, mark, expert in parts if mark and prefix in ("correct", "score")}
-    priced = {expert for prefix, mark, expert in parts if mark and prefix == "cost"}
+    scored = set()
+    priced = set()
+    for name in schema.names:
+        prefix, expert = split_name(name)
+        if prefix in (CORRECT, SCORE):
+            scored.add(expert)
+        elif prefix == PRICE:
+            priced.add(expert)
     if scored and not scored & priced:
         # Where there are costs, but none of a scored expert, score__bm25 is a feature.
         return True
@@ -119,7 +134,8 @@ def has_queries(table: Any) -> bool:
     for field in table.schema:
         if is_string(field.type):
             texts = [text for text in table[field.name].to_pylist() if text]
-            if texts and 2 * sum(len(text.split()) >= WORDS for text in texts) > len(texts):
+            n_long = sum(len(text.split()) >= WORDS for text in texts)
+            if n_long > len(texts) / 2:
                 return True
     return False
 
@@ -135,15 +151,15 @@ def read_number_columns(
     _check_options(options)
     if _is_archive(source):
         _refuse_where(options.where)
-        found = _read_archive(Path(source), options.features, options.costs)
+        columns = _read_archive(Path(source), options.features, options.costs)
     else:
         if table is None:
             table = read_table(source)
-        found = _read_columns(table, options, part, _has_inferred_types(source))
+        columns = _read_columns(table, options, part, _has_inferred_types(source))
     if options.experts is not None:
-        found = found.of_experts(match_experts(options.experts, found.expert_names))
-    check_numbers(found)
-    return found
+        columns = columns.of_experts(match_experts(options.experts, columns.expert_names))
+    check_numbers(columns)
+    return columns
 
 
 def _refuse_where(where: Where) -> None:
@@ -163,32 +179,41 @@ def read_features(
     """
     if _is_archive(source):
         _refuse_where(where)
-        arrays = _load_arrays(Path(source))
-        X, feature_names = _archive_features(arrays, names)
-        table, row_numbers = no_columns(len(X)), None
-    else:
-        table = read_table(source)
-        kept, _ = kept_rows(table, where)
-        row_numbers = None
-        if kept is not None:
-            table = table.filter(pa.array(kept))
-            row_numbers = np.flatnonzero(kept)
-        if names is None:
-            feature_names = default_features(table.schema)
-        else:
-            feature_names = list(names)
-            for name in feature_names:
-                if name not in table.column_names:
-                    found = listed(list(table.column_names))
-                    raise DataFileError(
-                        f"there must be a column {name!r}, which the router reads; found {found}."
-                    )
-        if not feature_names:
-            found = listed(list(table.column_names))
-            raise DataFileError(f"there must be columns of numbers to route by; found {found}.")
-        X = number_matrix(table, feature_names)
+        X, feature_names = _archive_features(_load_arrays(Path(source)), names)
+        _check_features(X, feature_names, None)
+        return X, no_columns(len(X))
+    table, row_numbers, _ = _selected_rows(read_table(source), where)
+    feature_names = _present_features(table, names)
+    X = number_matrix(table, feature_names)
     _check_features(X, feature_names, row_numbers)
     return X, table
+
+
+def _selected_rows(
+    table: Any, where: Where, part: str | None = None
+) -> tuple[Any, IntArray | None, str | None]:
+    """The rows that are read, their numbers, and which a split column chose; None for all rows."""
+    kept, part_note = kept_rows(table, where, part)
+    if kept is None:
+        return table, None, part_note
+    return table.filter(pa.array(kept)), np.flatnonzero(kept), part_note
+
+
+def _present_features(table: Any, names: Sequence[str] | None) -> list[str]:
+    """The columns that a router reads, or all that may be features; an error if one is not there."""
+    columns = list(table.column_names)
+    if names is None:
+        names = default_features(table.schema)
+    for name in names:
+        if name not in columns:
+            raise DataFileError(
+                f"there must be a column {name!r}, which the router reads; found {listed(columns)}."
+            )
+    if not names:
+        raise DataFileError(
+            f"there must be columns of numbers to route by; found {listed(columns)}."
+        )
+    return list(names)
 
 
 def array_columns(
@@ -198,20 +223,26 @@ def array_columns(
     feature_names: Sequence[str] | None = None,
 ) -> NumberColumns:
     """Features and costs that are given as arrays or frames, checked."""
-    features = _given_matrix("X", X)
+    feature_matrix = _given_matrix("X", X)
     cost_matrix = _given_matrix("costs", costs).astype(np.float64, copy=False)
-    if len(features) != len(cost_matrix):
-        got = f"{len(features):,} and {len(cost_matrix):,}"
+    n_rows, n_features = feature_matrix.shape
+    n_experts = cost_matrix.shape[1]
+    if len(cost_matrix) != n_rows:
+        got = f"{n_rows:,} and {len(cost_matrix):,}"
         raise invalid("costs", f"must have as many rows as X; got {got}.")
-    names_of_features = _given_names("feature_names", feature_names, X, features.shape[1])
-    names = _given_names("expert_names", expert_names, costs, cost_matrix.shape[1])
-    if names is None:
-        names = numbered_experts(cost_matrix.shape[1])
-    found = NumberColumns(
-        features, cost_matrix, names_of_features, names, no_columns(len(features))
+    names_of_features = _given_names("feature_names", feature_names, X, n_features)
+    names_of_experts = _given_names("expert_names", expert_names, costs, n_experts)
+    if names_of_experts is None:
+        names_of_experts = numbered_experts(n_experts)
+    columns = NumberColumns(
+        X=feature_matrix,
+        costs=cost_matrix,
+        feature_names=names_of_features,
+        expert_names=names_of_experts,
+        others=no_columns(n_rows),
     )
-    check_numbers(found)
-    return replace(found, explanation=_explanation(found))
+    check_numbers(columns)
+    return replace(columns, explanation=_explanation(columns))
 
 
 def numbered_experts(count: int) -> list[str]:
@@ -253,9 +284,9 @@ def neutral_columns(table: Any) -> list[str]:
 
 def check_readable(feature_names: Sequence[str]) -> None:
     """Refuse names of features that would be read as something else in a file."""
-    columns = {name: pa.array([0.0]) for name in feature_names}
+    columns = dict.fromkeys(feature_names, pa.array([0.0]))
     readable = default_features(pa.table(columns).schema)
-    hidden = [name for name in feature_names if name not in readable]
+    hidden = names_except(feature_names, readable)
     if hidden:
         raise DataFileError(
             f"feature {hidden[0]!r} would not be read as a feature from a file, because of its name; "
@@ -264,30 +295,31 @@ def check_readable(feature_names: Sequence[str]) -> None:
         )
 
 
-def check_numbers(found: NumberColumns) -> None:
+def check_numbers(columns: NumberColumns) -> None:
     """Refuse features and costs that cannot be learned from."""
-    if len(found.X) == 0:
+    if len(columns.X) == 0:
         raise DataFileError("there must be at least one row; got none.")
-    check_names(found.feature_names or [], "feature names must differ")
-    check_names(found.expert_names, "expert names must differ")
-    _check_costs(found.costs, found.expert_names, found.row_numbers)
-    _check_features(found.X, found.feature_names, found.row_numbers)
+    check_names(columns.feature_names or [], "feature names must differ")
+    check_names(columns.expert_names, "expert names must differ")
+    _check_costs(columns.costs, columns.expert_names, columns.row_numbers)
+    _check_features(columns.X, columns.feature_names, columns.row_numbers)
 
 
 def _check_features(X: FloatArray, names: Sequence[str] | None, row_numbers: Any) -> None:
+    """Refuse features that are missing or infinite."""
     bad = np.argwhere(~np.isfinite(X))
     if not len(bad):
         return
-    row, column = (int(index) for index in bad[0])
+    row, column = bad[0].tolist()
     value = X[row, column]
-    shown: object = column
+    name: object = column
     if names is not None:
-        shown = repr(names[column])
-    empty = ""
+        name = repr(names[column])
+    or_empty = ""
     if np.isnan(value):
-        empty = " or is empty"
+        or_empty = " or is empty"
     raise DataFileError(
-        f"features must be finite (only costs may be missing); column {shown} is {value}{empty} in "
+        f"features must be finite (only costs may be missing); column {name} is {value}{or_empty} in "
         f"row {row_number(row, row_numbers)} ({ROW_ONE}).",
         parameter="features",
     )
@@ -296,35 +328,48 @@ def _check_features(X: FloatArray, names: Sequence[str] | None, row_numbers: Any
 def _check_costs(
     costs: FloatArray, expert_names: Sequence[str], row_numbers: IntArray | None
 ) -> None:
+    """Refuse costs that are infinite, negative or too large, and rows without any."""
     rule = "be finite and not negative"
     remedy = "Leave out what is unknown"
-    wrong = np.isinf(costs) | (costs < 0)
-    if not wrong.any():
+    is_wrong = np.isinf(costs) | (costs < 0)
+    if not is_wrong.any():
         rule = f"be at most {LARGEST_COST:g}"
         remedy = "Divide all costs by the same number, or leave out what is unknown"
-        wrong = costs > LARGEST_COST
-    if wrong.any():
-        row, k = (int(index) for index in np.argwhere(wrong)[0])
-        place = f"row {row_number(row, row_numbers)} of expert {expert_names[k]!r} ({ROW_ONE})"
-        got = f"got {costs[row, k]:g} in {place}"
-        raise DataFileError(f"costs must {rule}; {got}. {remedy}.", parameter="costs")
-    empty = np.flatnonzero(np.isnan(costs).all(axis=1))
+        is_wrong = costs > LARGEST_COST
+    if is_wrong.any():
+        row, index = np.argwhere(is_wrong)[0].tolist()
+        number = row_number(row, row_numbers)
+        got = f"{costs[row, index]:g} in row {number} of expert {expert_names[index]!r} ({ROW_ONE})"
+        raise DataFileError(f"costs must {rule}; got {got}. {remedy}.", parameter="costs")
+    empty_rows = np.flatnonzero(np.isnan(costs).all(axis=1))
     # A single column may be read to look at it; there is nothing to route then.
-    if empty.size and len(expert_names) > 1:
-        place = f"row {row_number(int(empty[0]), row_numbers)} has none ({ROW_ONE})"
+    if empty_rows.size and len(expert_names) > 1:
+        number = row_number(int(empty_rows[0]), row_numbers)
         raise DataFileError(
-            f"costs must be known for at least one expert in every row; {place}. Leave out "
-            f"{counted(empty.size, 'such row')}.",
+            f"costs must be known for at least one expert in every row; row {number} has none "
+            f"({ROW_ONE}). Leave out {counted(empty_rows.size, 'such row')}.",
             parameter="costs",
         )
 
 
+# Arguments that are only for tables with queries and scores.
+_SCORE_ARGUMENTS = (
+    "query",
+    "scores",
+    "prices",
+    "latencies",
+    "vectors",
+    "tokens",
+    "model_column",
+    "answer_column",
+    "id_column",
+    "answer_kind",
+)
+
+
 def _check_options(options: ReadArguments) -> None:
     """Refuse arguments that are only for tables with queries and scores."""
-    for name in (
-        *("query", "scores", "prices", "latencies", "vectors", "tokens"),
-        *("model_column", "answer_column", "id_column", "answer_kind"),
-    ):
+    for name in _SCORE_ARGUMENTS:
         if getattr(options, name) is not None:
             raise DataFileError(
                 parameter=name,
@@ -333,10 +378,12 @@ def _check_options(options: ReadArguments) -> None:
 
 
 def _is_archive(source: Any) -> bool:
+    """Whether a source is the path of a .npz file."""
     return isinstance(source, (str, os.PathLike)) and table_suffix(source) == ARCHIVE
 
 
 def _has_inferred_types(source: Any) -> bool:
+    """Whether a source is a file whose columns have no declared types."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     return table_suffix(find_tables(source)[0]) in INFERRED
@@ -347,60 +394,72 @@ def _read_columns(
 ) -> NumberColumns:
     """Features and costs from the columns of an Arrow table; ``inferred`` are the types of a CSV."""
     names = list(table.column_names)
-    usual = [name for name in names if name.startswith(PRICE)]
-    cost_columns = usual
-    if options.costs is not None:
-        cost_columns = choose_columns("costs", options.costs, names)
-    if not cost_columns:
-        rule = f"there must be cost columns, named {PRICE}<expert> or by costs=NAMES"
-        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="costs")
-    if options.features is None:
-        feature_columns = [n for n in default_features(table.schema) if n not in cost_columns]
-    else:
-        feature_columns = choose_columns("features", options.features, names)
-    if not feature_columns:
-        rule = "there must be numeric columns besides the costs, to route by"
-        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="features")
-    both = [name for name in feature_columns if name in cost_columns]
-    if both:
-        rule = f"a column is either a feature or a cost; {both[0]!r} is both"
-        raise DataFileError(f"{rule}. Narrow the features.", parameter="features")
-    used = {*feature_columns, *cost_columns, *usual}
-    others = [name for name in names if name not in used]
+    usual_costs = price_columns(names)
+    cost_columns = _cost_columns(names, usual_costs, options)
+    feature_columns = _feature_columns(table.schema, cost_columns, options)
+    others = names_except(names, {*feature_columns, *cost_columns, *usual_costs})
     if inferred and options.features is None:
         for name in others:
             _refuse_damaged(name, table[name])
-    kept, selection = kept_rows(table, options.where, part)
-    row_numbers = None
-    if kept is not None:
-        table = table.filter(pa.array(kept))
-        row_numbers = np.flatnonzero(kept)
-    found = NumberColumns(
-        number_matrix(table, feature_columns),
-        number_matrix(table, cost_columns).astype(np.float64, copy=False),
-        feature_columns,
-        [column.removeprefix(PRICE) or column for column in cost_columns],
-        table.select(others) if others else no_columns(table.num_rows),
-        row_numbers,
+    table, row_numbers, part_note = _selected_rows(table, options.where, part)
+    other_columns = no_columns(table.num_rows)
+    if others:
+        other_columns = table.select(others)
+    columns = NumberColumns(
+        X=number_matrix(table, feature_columns),
+        costs=number_matrix(table, cost_columns).astype(np.float64, copy=False),
+        feature_names=feature_columns,
+        expert_names=[column.removeprefix(PRICE) or column for column in cost_columns],
+        others=other_columns,
+        row_numbers=row_numbers,
     )
-    return replace(found, explanation=_explanation(found, selection))
+    return replace(columns, explanation=_explanation(columns, part_note))
 
 
-def _explanation(found: NumberColumns, selection: str | None = None) -> str:
+def _cost_columns(
+    names: Sequence[str], usual_costs: Sequence[str], options: ReadArguments
+) -> list[str]:
+    """The columns of the costs that the caller named, or the usual ones."""
+    if options.costs is not None:
+        return choose_columns("costs", options.costs, names)
+    if not usual_costs:
+        rule = f"there must be cost columns, named {PRICE}<expert> or by costs=NAMES"
+        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="costs")
+    return list(usual_costs)
+
+
+def _feature_columns(schema: Any, cost_columns: Sequence[str], options: ReadArguments) -> list[str]:
+    """The columns of the features that the caller named, or all that may be features."""
+    names = list(schema.names)
+    if options.features is None:
+        columns = names_except(default_features(schema), cost_columns)
+    else:
+        columns = choose_columns("features", options.features, names)
+    if not columns:
+        rule = "there must be numeric columns besides the costs, to route by"
+        raise DataFileError(f"{rule}; found {listed(names)}.", parameter="features")
+    for name in columns:
+        if name in cost_columns:
+            rule = f"a column is either a feature or a cost; {name!r} is both"
+            raise DataFileError(f"{rule}. Narrow the features.", parameter="features")
+    return columns
+
+
+def _explanation(columns: NumberColumns, part_note: str | None = None) -> str:
     """How a table of numbers was read, in one sentence."""
-    features = feature_line(found.feature_names, found.X.shape[1])
-    experts = counted(len(found.expert_names), "expert")
-    parts = [
-        f"read as numbers: {experts}, {counted(len(found.X), 'row')}",
+    n_experts = counted(len(columns.expert_names), "expert")
+    features = feature_line(columns.feature_names, columns.X.shape[1])
+    clauses = [
+        f"read as numbers: {n_experts}, {counted(len(columns.X), 'row')}",
         f"features: {features}",
         f"the whole cost of each expert is given ({PRICE}<expert>)",
     ]
-    if found.others.column_names:
-        left_out = listed(found.others.column_names, 8)
-        parts.append(f"columns left out (text, or identifiers of rows): {left_out}")
-    if selection is not None:
-        parts.append(selection)
-    return f"{'; '.join(parts)}."
+    if columns.others.column_names:
+        left_out = listed(columns.others.column_names, 8)
+        clauses.append(f"columns left out (text, or identifiers of rows): {left_out}")
+    if part_note is not None:
+        clauses.append(part_note)
+    return f"{'; '.join(clauses)}."
 
 
 def _refuse_damaged(name: str, column: Any) -> None:
@@ -418,9 +477,10 @@ def _refuse_damaged(name: str, column: Any) -> None:
 def _read_archive(file: Path, features: Names, costs: Names) -> NumberColumns:
     """Arrays X, costs and, if they are there, feature_names and expert_names."""
     arrays = _load_arrays(file)
-    if not {"X", "costs"} <= set(arrays):
-        found = listed(list(arrays))
-        raise DataFileError(f"a .npz must hold the arrays X and costs; found {found}.")
+    if "X" not in arrays or "costs" not in arrays:
+        raise DataFileError(
+            f"a .npz must hold the arrays X and costs; found {listed(list(arrays))}."
+        )
     X, feature_names = _archive_features(arrays, features)
     matrix = _archive_matrix("costs", arrays["costs"])
     if len(matrix) != len(X):
@@ -470,15 +530,17 @@ def _load_arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of an archive; pickled objects are never loaded."""
     check_file(file, (ARCHIVE,))
     name = "it"
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     try:
         # Opened here: np.load leaves a broken archive open.
         with open(file, "rb") as stream:
             archive = np.load(stream, allow_pickle=False)
             for name in getattr(archive, "files", ()):
-                # Other arrays may be anything; they are listed, not read.
-                used = name in ("X", "costs", "feature_names", "expert_names")
-                found[name] = archive[name] if used else np.empty(0)
+                if name in ("X", "costs", "feature_names", "expert_names"):
+                    arrays[name] = archive[name]
+                else:
+                    # It may be anything; it is listed, not read.
+                    arrays[name] = np.empty(0)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataFileError(f"it is not a .npz archive, or it is cut off ({error}).") from error
     except ValueError as error:
@@ -488,12 +550,15 @@ def _load_arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
         raise DataFileError(f"{name} {problem}.") from error
     if isinstance(archive, np.ndarray):
         raise DataFileError("it is a single array, not a .npz of X and costs (np.savez).")
-    return found
+    return arrays
 
 
 def _archive_matrix(name: str, array: np.ndarray[Any, Any]) -> FloatArray:
+    """An array of numbers with two dimensions."""
     if array.dtype.kind not in "fiub":
-        example = f" such as {array.ravel()[0]!r}" if array.size else ""
+        example = ""
+        if array.size:
+            example = f" such as {array.ravel()[0]!r}"
         raise DataFileError(f"array {name} must hold numbers; got {array.dtype}{example}.")
     if array.ndim != 2 or array.shape[1] == 0:
         rule = f"array {name} must have two dimensions, a row per input"
@@ -504,13 +569,17 @@ def _archive_matrix(name: str, array: np.ndarray[Any, Any]) -> FloatArray:
 def _archive_names(
     key: str, arrays: dict[str, np.ndarray[Any, Any]], count: int
 ) -> list[str] | None:
+    """The names in an array of texts; None if the archive does not have it."""
     if key not in arrays:
         return None
     array = arrays[key]
     if array.shape != (count,) or array.dtype.kind not in "US":
         got = f"{array.dtype}, shape {array.shape}"
         raise DataFileError(f"array {key} must hold {count} strings; got {got}.")
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in array.tolist()]
+    if array.dtype.kind == "S":
+        array = np.char.decode(array)
+    names: list[str] = array.tolist()
+    return names
 
 
 def _as_float(array: np.ndarray[Any, Any]) -> FloatArray:
@@ -543,4 +612,4 @@ def _given_names(
         return None
     if isinstance(names, str) or len(names) != count:
         raise invalid(parameter, f"must hold {count} names; got {names!r}.")
-    return [str(name) for name in names]
+    return list(map(str, names))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,15 +30,17 @@ from mild.data.number_tables import (
 )
 from mild.data.queries import Recipe
 from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
-from mild.data.tables import infer_array, numbers
+from mild.data.tables import infer_array, names_except, numbers
 from mild.errors import DataFileError, InvalidInputError, check_arguments, counted, listed
 
 # Columns of the query and of vectors in the wide format.
 QUERY = "prompt"
 VECTORS = "embedding"
-# Arrays with one row per query, those that may be None among them.
+# Arrays with one row per query and one column per expert; all but the scores may be None.
+EXPERT_ARRAYS = ("scores", "prices", "latencies", "given_costs")
+# Arrays with one row per query, in the order in which a fingerprint reads them.
 ROW_ARRAYS = ("scores", "prices", "latencies", "vectors", "given_costs")
-# Answers that tell how they are to be compared.
+# So many answers tell how they are to be compared.
 KIND_SAMPLE = 2_000
 
 
@@ -51,25 +53,42 @@ class OutcomeTable:
 
     Attributes
     ----------
-    queries : (n,) texts; empty ones where the table has vectors and no query
-    expert_names : (p,) different names, sorted
-    scores : (n, p) float64 in [0, 1], NaN where an expert was never asked, and everywhere in a table of
-        numbers, which has ``given_costs`` instead
-    prices : (n, p) dollars per query, NaN where unknown; None if there are none
-    latencies : (n, p) seconds, to the nanosecond; None if there are none
-    columns : Arrow table of all other columns, same rows
-    vectors : (n, n_features) float32; the features of a table of numbers, float32 or float64
-    form : format of the source, one of FORMS
-    explanation : how the source was read, in one sentence
-    findings : what its user should know about it
-    recipe : which columns make the query, and how
-    row_numbers : (n,) row numbers in the file, from 0, if not 0 to n - 1
-    library : "pandas", "polars" or "pyarrow" if the source was such a frame
-    answer_kind : how answers are compared, one of KINDS; None detects it
-    kind_detected : whether that was detected, and not set
-    given_costs : (n, p) the whole cost of each expert, used as it is, in a table of numbers; NaN where an
-        expert was never asked; None for a table with scores
-    feature_names : names of the features of a table of numbers; None if they have none
+    queries : list of str
+        The n texts; empty ones where the table has vectors and no query.
+    expert_names : list of str
+        The p different names, sorted.
+    scores : ndarray of shape (n, p)
+        Scores in [0, 1] as float64, NaN where an expert was never asked, and everywhere in a table of
+        numbers, which has ``given_costs`` instead.
+    prices : ndarray of shape (n, p) or None
+        Dollars per query, NaN where unknown; None if there are none.
+    latencies : ndarray of shape (n, p) or None
+        Seconds, to the nanosecond; None if there are none.
+    columns : pyarrow.Table
+        All other columns, same rows.
+    vectors : ndarray of shape (n, n_features) or None, default=None
+        Vectors of the queries as float32; the features of a table of numbers, float32 or float64.
+    form : str, default="wide"
+        Format of the source, one of ``mild.data.FORMS``.
+    explanation : str, default=""
+        How the source was read, in one sentence.
+    findings : tuple of Finding, default=()
+        What its user should know about it.
+    recipe : Recipe or None, default=None
+        Which columns make the query, and how.
+    row_numbers : ndarray of shape (n,) or None, default=None
+        Row numbers in the file, from 0; None if they are 0 to n - 1.
+    library : {"pandas", "polars", "pyarrow"} or None, default=None
+        Library of the frame that the table was made from; None if it was read from a file.
+    answer_kind : str or None, default=None
+        How answers are compared, one of ``mild.core.answers.KINDS``; None detects it.
+    kind_detected : bool, default=True
+        Whether that was detected, and not set.
+    given_costs : ndarray of shape (n, p) or None, default=None
+        The whole cost of each expert, used as it is, in a table of numbers; NaN where an expert was never
+        asked. None for a table with scores.
+    feature_names : list of str or None, default=None
+        Names of the features of a table of numbers; None if they have none.
 
     Examples
     --------
@@ -121,14 +140,19 @@ class OutcomeTable:
 
         Parameters
         ----------
-        X : (n, n_features) array or frame
-        costs : (n, p) array or frame; NaN where an expert was never asked
-        expert_names : p different names; None for the columns of ``costs``, or expert_0, expert_1, ...
-        feature_names : n_features different names; None for the columns of ``X``, if it has any
+        X : array-like of shape (n, n_features) or frame
+            Features of the inputs.
+        costs : array-like of shape (n, p) or frame
+            Whole cost of each expert; NaN where it was never asked.
+        expert_names : list of str or None, default=None
+            The p different names; None takes those of the columns of ``costs``, or expert_0, expert_1, ...
+        feature_names : list of str or None, default=None
+            The n_features different names; None takes those of the columns of ``X``, if it has any.
 
         Returns
         -------
         OutcomeTable
+            A table without queries and scores.
 
         Examples
         --------
@@ -148,23 +172,26 @@ class OutcomeTable:
         if order == list(range(len(order))):
             return
         object.__setattr__(self, "expert_names", [self.expert_names[index] for index in order])
-        for name in ("scores", "prices", "latencies", "given_costs"):
+        for name in EXPERT_ARRAYS:
             values = getattr(self, name)
             if values is not None:
                 object.__setattr__(self, name, values[:, order])
 
     def __repr__(self) -> str:
-        experts = listed(self.expert_names, 4)
-        known = [
-            name for name in ("prices", "latencies", "vectors") if getattr(self, name) is not None
-        ]
-        known += ["answers"] if self.has_answers else []
-        known += [] if self.given_costs is None else ["given costs"]
-        more = f", with {', '.join(known)}" if known else ""
-        count = counted(self.rows, "query", "queries")
-        return (
-            f"OutcomeTable({count}, {counted(len(self.expert_names), 'expert')}: {experts}{more})"
-        )
+        contents = []
+        for name in ("prices", "latencies", "vectors"):
+            if getattr(self, name) is not None:
+                contents.append(name)
+        if self.has_answers:
+            contents.append("answers")
+        if self.given_costs is not None:
+            contents.append("given costs")
+        n_queries = counted(self.rows, "query", "queries")
+        n_experts = counted(len(self.expert_names), "expert")
+        text = f"{n_queries}, {n_experts}: {listed(self.expert_names, 4)}"
+        if contents:
+            text += f", with {', '.join(contents)}"
+        return f"OutcomeTable({text})"
 
     @property
     def rows(self) -> int:
@@ -186,32 +213,33 @@ class OutcomeTable:
     @property
     def has_answers(self) -> bool:
         """Whether there are columns ``answer__<expert>``."""
-        return any(ANSWER + name in self.columns.column_names for name in self.expert_names)
+        return self._has_prefix(ANSWER, self.columns.column_names)
 
     @cached_property
     def answers(self) -> Answers | None:
         """What the experts answered, from columns ``answer__<expert>`` and ``logprob__<expert>``.
 
-        An expert without a column has no answers; None where there is no answer at all.
+        An expert without a column has no answers; None if nobody answered anything.
         """
         if not self.has_answers:
             return None
-        found = Answers.of(self._answer_rows(), self.kind_of_answers())
-        if not (found.codes >= 0).any():
+        answers = Answers.of(self._answer_rows(), self.kind_of_answers())
+        if not (answers.codes >= 0).any():
             return None
-        for k, name in enumerate(self.expert_names):
+        for index, name in enumerate(self.expert_names):
             if LOGPROB + name in self.columns.column_names:
-                means = numbers(LOGPROB + name, self.columns[LOGPROB + name])
-                known = (found.codes[:, k] >= 0) & np.isfinite(means)
-                found.signals[:, k, -1] = np.where(known, means, 0.0)
-        return found
+                logprobs = numbers(LOGPROB + name, self.columns[LOGPROB + name])
+                is_known = (answers.codes[:, index] >= 0) & np.isfinite(logprobs)
+                answers.signals[:, index, -1] = np.where(is_known, logprobs, 0.0)
+        return answers
 
     def kind_of_answers(self) -> str:
         """How answers are compared: as set, or as detected.
 
         Returns
         -------
-        one of ``mild.core.answers.KINDS``
+        str
+            One of ``mild.core.answers.KINDS``.
 
         Examples
         --------
@@ -222,45 +250,53 @@ class OutcomeTable:
         """
         if self.answer_kind is not None:
             return self.answer_kind
-        some = self.sample_rows()
-        return kind_by_scores(self._answer_rows(some), self.scores[some])
+        sample = self.sample_rows()
+        return kind_by_scores(self._answer_rows(sample), self.scores[sample])
 
     def sample_rows(self) -> IntArray:
         """Rows all over the table that tell of what kind its answers are.
 
         Returns
         -------
-        row numbers
+        ndarray of int
+            Row numbers at equal distances; all of them in a small table.
 
         Examples
         --------
         >>> table.sample_rows().shape
         (40,)
         """
-        return np.arange(self.rows)[:: max(1, self.scores.size // KIND_SAMPLE)]
+        distance = max(1, self.scores.size // KIND_SAMPLE)
+        return np.arange(0, self.rows, distance)
 
     def _answer_rows(self, rows: IntArray | None = None) -> list[tuple[Any, ...]]:
         """Contents of the answers of all rows or of some, a tuple per row."""
-        columns = self.columns if rows is None else self.columns.take(rows)
-        given = [
-            columns[name].to_pylist() if name in columns.column_names else [None] * columns.num_rows
-            for name in (ANSWER + expert for expert in self.expert_names)
-        ]
-        return list(zip(*given, strict=True))
+        columns = self.columns
+        if rows is not None:
+            columns = columns.take(rows)
+        by_expert = []
+        for name in self.expert_names:
+            answers = [None] * columns.num_rows
+            if ANSWER + name in columns.column_names:
+                answers = columns[ANSWER + name].to_pylist()
+            by_expert.append(answers)
+        return list(zip(*by_expert, strict=True))
 
     def with_equal_answers(self, equal: Callable[[Any, Any], bool]) -> OutcomeTable:
-        """The table with one wording for answers of a row that are the same to ``equal(one, other)``.
+        """The table with one wording for answers of a row that mean the same.
 
         The first wording replaces the others. For free text, ``equal`` may compare embeddings or ask a
         judge.
 
         Parameters
         ----------
-        equal : called with two answers; whether they are the same
+        equal : callable
+            Called with two answers; whether they are the same.
 
         Returns
         -------
         OutcomeTable
+            The same rows, with other columns of answers.
 
         Examples
         --------
@@ -272,28 +308,22 @@ class OutcomeTable:
         >>> same.column("answer__b")
         ['Hello']
         """
-        kind, rows = self.kind_of_answers(), []
-        for row in self._answer_rows():
-            wordings: list[Any] = []
-            for place, answer in enumerate(row):
-                if canonical_answer(answer, kind) is None:
-                    continue
-                same = next((one for one in wordings if one == answer or equal(one, answer)), None)
-                if same is None:
-                    wordings.append(answer)
-                else:
-                    row = (*row[:place], same, *row[place + 1 :])
-            rows.append(row)
+        kind = self.kind_of_answers()
+        rows = [_in_first_wordings(answers, kind, equal) for answers in self._answer_rows()]
         columns = self.columns
-        for name, given in zip(self.expert_names, zip(*rows, strict=True), strict=True):
+        for name, answers in zip(self.expert_names, zip(*rows, strict=True), strict=True):
             if ANSWER + name in columns.column_names:
-                place = columns.column_names.index(ANSWER + name)
-                columns = columns.set_column(place, ANSWER + name, infer_array(list(given)))
+                index = columns.column_names.index(ANSWER + name)
+                columns = columns.set_column(index, ANSWER + name, infer_array(list(answers)))
         return replace(self, columns=columns, answer_kind=kind)
 
-    def _carry(self, table: OutcomeTable, change: Callable[[Answers], Answers]) -> OutcomeTable:
-        """A table made from this one, with its answers if they are known already."""
-        if (answers := self.__dict__.get("answers")) is not None:
+    def _pass_answers_to(
+        self, table: OutcomeTable, change: Callable[[Answers], Answers]
+    ) -> OutcomeTable:
+        """A table made from this one, with its answers, changed, if they are known already."""
+        answers = self.__dict__.get("answers")
+        if answers is not None:
+            # Where a cached property keeps its value.
             table.__dict__["answers"] = change(answers)
         return table
 
@@ -302,38 +332,52 @@ class OutcomeTable:
 
         Parameters
         ----------
-        rows : row numbers from 0, or a mask
+        rows : array-like of int, or mask of shape (n,)
+            Row numbers from 0, or whether each row is taken.
 
         Returns
         -------
         OutcomeTable
+            These rows.
 
         Examples
         --------
         >>> table.take([0, 39]).queries
         ['What is 2 + 1?', 'Who wrote Dracula, act 4?']
         """
-        index = np.asarray(rows)
-        if index.dtype == np.bool_ and index.shape == (self.rows,):
-            index = np.flatnonzero(index)
-        index = np.empty(0, np.intp) if index.shape == (0,) else index
-        whole = index.ndim == 1 and index.dtype.kind in "iu"
-        odd = index[(index < 0) | (index >= self.rows)][:1].tolist() if whole else [rows]
-        if odd:
-            rule = f"must be row numbers from 0 to {self.rows - 1}, or a mask of {self.rows:,} rows"
-            raise invalid("rows", f"{rule}; got {odd[0]!r}.")
-        index = index.astype(np.intp, copy=False)
-        arrays = {name: getattr(self, name) for name in ROW_ARRAYS}
-        taken = {name: array[index] for name, array in arrays.items() if array is not None}
+        indices = self._checked_rows(rows)
+        arrays = {}
+        for name in ROW_ARRAYS:
+            values = getattr(self, name)
+            if values is not None:
+                arrays[name] = values[indices]
+        row_numbers = indices
+        if self.row_numbers is not None:
+            row_numbers = self.row_numbers[indices]
         table = replace(
             self,
-            queries=[self.queries[i] for i in index.tolist()],
-            columns=self.columns.take(index),
+            queries=[self.queries[index] for index in indices.tolist()],
+            columns=self.columns.take(indices),
             findings=(),
-            row_numbers=index if self.row_numbers is None else self.row_numbers[index],
-            **taken,
+            row_numbers=row_numbers,
+            **arrays,
         )
-        return self._carry(table, lambda answers: answers.take(index))
+        return self._pass_answers_to(table, lambda answers: answers.take(indices))
+
+    def _checked_rows(self, rows: ArrayLike) -> IntArray:
+        """Row numbers, of which each is that of a row."""
+        array = np.asarray(rows)
+        if array.dtype == np.bool_ and array.shape == (self.rows,):
+            return np.flatnonzero(array)
+        if array.shape == (0,):
+            return np.empty(0, np.intp)
+        rule = f"must be row numbers from 0 to {self.rows - 1}, or a mask of {self.rows:,} rows"
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise invalid("rows", f"{rule}; got {rows!r}.")
+        outside = array[(array < 0) | (array >= self.rows)].tolist()
+        if outside:
+            raise invalid("rows", f"{rule}; got {outside[0]!r}.")
+        return array.astype(np.intp, copy=False)
 
     @check_arguments
     def with_experts(self, names: Sequence[str]) -> OutcomeTable:
@@ -343,11 +387,13 @@ class OutcomeTable:
 
         Parameters
         ----------
-        names : names of experts of the table
+        names : list of str
+            Names of experts of the table.
 
         Returns
         -------
         OutcomeTable
+            The table itself if these are all of its experts.
 
         Examples
         --------
@@ -371,42 +417,52 @@ class OutcomeTable:
                 f"the table has no row in which {listed(list(names), 6)} answered.",
                 parameter="names",
             )
-        table = self if asked.all() else self.take(asked)
-        scores = table.scores[:, kept]
-        prices, latencies, given_costs = (
-            None if values is None else values[:, kept]
-            for values in (table.prices, table.latencies, table.given_costs)
-        )
-        kept_names = [self.expert_names[index] for index in kept]
-        findings = []
-        if given_costs is None:
-            findings = examine(
-                table.queries, kept_names, scores, prices, table.has_queries, table.row_numbers
-            )
-        left = [name for name in self.expert_names if name not in names]
+        table = self
+        if not asked.all():
+            table = self.take(asked)
+        arrays = {}
+        for name in EXPERT_ARRAYS:
+            values = getattr(table, name)
+            if values is not None:
+                arrays[name] = values[:, kept]
+        dropped = names_except(self.expert_names, names)
         chosen = replace(
             table,
-            expert_names=kept_names,
-            scores=scores,
-            prices=prices,
-            latencies=latencies,
-            columns=without_answers(table.columns, left),
-            findings=tuple(findings),
-            given_costs=given_costs,
+            expert_names=names_except(self.expert_names, dropped),
+            columns=without_answers(table.columns, dropped),
+            findings=(),
+            **arrays,
         )
-        return table._carry(chosen, lambda answers: answers.of_experts(kept))
+        chosen = replace(chosen, findings=chosen._examined())
+        return table._pass_answers_to(chosen, lambda answers: answers.of_experts(kept))
+
+    def _examined(self) -> tuple[Finding, ...]:
+        """Findings about the rows; none for a table of numbers."""
+        if self.given_costs is not None:
+            return ()
+        findings = examine(
+            self.queries,
+            self.expert_names,
+            self.scores,
+            self.prices,
+            self.has_queries,
+            self.row_numbers,
+        )
+        return tuple(findings)
 
     def with_features(self, names: Sequence[str] | None) -> OutcomeTable:
         """The table of numbers with these features, in this order.
 
         Parameters
         ----------
-        names : names of features or of other columns of numbers; None for the features as they are, and
-            so for features without names if there are as many
+        names : list of str or None
+            Names of features or of other columns of numbers; None for the features as they are, and so for
+            features without names if there are as many.
 
         Returns
         -------
         OutcomeTable
+            The same rows with other vectors.
 
         Examples
         --------
@@ -420,10 +476,12 @@ class OutcomeTable:
         if names is None or self.vectors is None or list(names) == self.feature_names:
             return self
         if self.feature_names is None:
-            width = self.vectors.shape[1]
-            if width == len(names):
+            n_features = self.vectors.shape[1]
+            if n_features == len(names):
                 return replace(self, feature_names=list(names))
-            rule = f"must have the features {listed(list(names))}; it has {width} without names."
+            rule = (
+                f"must have the features {listed(list(names))}; it has {n_features} without names."
+            )
             raise invalid("table", rule)
         columns = []
         for name in names:
@@ -437,15 +495,17 @@ class OutcomeTable:
         return replace(self, vectors=np.column_stack(columns), feature_names=list(names))
 
     def outcomes_of(self, names: Sequence[str]) -> list[FloatArray]:
-        """Scores, dollars and seconds (n, len(names)) of experts, NaN where they are unknown.
+        """Scores, dollars and seconds of experts, NaN where they are unknown.
 
         Parameters
         ----------
-        names : names of experts; unknown ones have no outcomes
+        names : list of str
+            Names of experts; all outcomes of a name that the table does not have are unknown.
 
         Returns
         -------
-        list of three (n, len(names)) arrays
+        list of ndarray of shape (n, len(names))
+            Scores, dollars and seconds.
 
         Examples
         --------
@@ -453,15 +513,15 @@ class OutcomeTable:
         >>> dollars[0]
         array([0.01])
         """
-        count = len(self.expert_names)
-        known = {name: k for k, name in enumerate(self.expert_names)}
-        places, found = [known.get(name, count) for name in names], []
+        outcomes = []
         for values in (self.scores, self.prices, self.latencies):
-            padded = np.full((self.rows, count + 1), np.nan)
+            chosen = np.full((self.rows, len(names)), np.nan)
             if values is not None:
-                padded[:, :count] = values
-            found.append(padded[:, places])
-        return found
+                for index, name in enumerate(names):
+                    if name in self.expert_names:
+                        chosen[:, index] = values[:, self.expert_names.index(name)]
+            outcomes.append(chosen)
+        return outcomes
 
     @property
     def has_queries(self) -> bool:
@@ -475,20 +535,24 @@ class OutcomeTable:
         price_weight: float | None = None,
         latency_weight: float | None = None,
     ) -> FloatArray:
-        """Cost (n, p) of each outcome in wrong answers: the ``y`` of a router's ``fit``.
+        """Cost of each outcome in wrong answers: the ``y`` of a router's ``fit``.
 
         ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``. The
         costs of a table of numbers are given, and no term can be added to them.
 
         Parameters
         ----------
-        beta : cost of asking an expert, by name, in wrong answers
-        price_weight : wrong answers that one dollar is worth
-        latency_weight : wrong answers that one second is worth
+        beta : dict of str to float or None, default=None
+            Cost of asking an expert, by name, in wrong answers; that of the others is 0.
+        price_weight : float or None, default=None
+            Wrong answers that one dollar is worth; None leaves dollars out.
+        latency_weight : float or None, default=None
+            Wrong answers that one second is worth; None leaves seconds out.
 
         Returns
         -------
-        (n, p) array; NaN where an expert was not asked
+        ndarray of shape (n, p)
+            Costs; NaN where an expert was not asked, or a price or latency that counts is unknown.
 
         Examples
         --------
@@ -509,13 +573,13 @@ class OutcomeTable:
 
         Parameters
         ----------
-        beta : cost of asking an expert, by name, in wrong answers
-        price_weight : wrong answers that one dollar is worth
-        latency_weight : wrong answers that one second is worth
+        beta, price_weight, latency_weight : optional
+            Terms of the cost, the same as in ``costs``.
 
         Returns
         -------
-        Description; its ``repr`` is a text
+        Description
+            The figures; its ``repr`` is a text.
 
         Examples
         --------
@@ -526,25 +590,28 @@ class OutcomeTable:
         return describe(self, CostTerms(beta, price_weight, latency_weight))
 
     def groups(self, column: str | None = None) -> IntArray:
-        """Number (n,) of the rows that must stay together: equal queries, and equal values of a column.
+        """Group of each row: equal queries, and equal values of a column, must stay together.
 
         Parameters
         ----------
-        column : column whose equal values stay together as well
+        column : str or None, default=None
+            Column whose equal values stay together as well.
 
         Returns
         -------
-        (n,) array of whole numbers
+        ndarray of shape (n,)
+            Number of the group of each row.
 
         Examples
         --------
         >>> table.groups("subject")[[0, 1, 39]]
         array([0, 0, 1])
         """
+        labels: list[Any] = []
         if self.vectors is None or self.has_queries:
-            labels: list[Any] = [duplicate_groups(self.queries)]
+            labels.append(duplicate_groups(self.queries))
         else:
-            labels = [[row.tobytes() for row in self.vectors]]
+            labels.append([vector.tobytes() for vector in self.vectors])
         if column is not None:
             labels.append(self.labels(column))
         return joined_groups(*labels)
@@ -554,11 +621,13 @@ class OutcomeTable:
 
         Parameters
         ----------
-        name : name of the column
+        name : str
+            Name of the column.
 
         Returns
         -------
-        list of n values
+        list
+            The n values.
 
         Examples
         --------
@@ -571,25 +640,29 @@ class OutcomeTable:
                 f"column {name!r} must hold plain values to group by; got lists or objects.",
                 parameter="group",
             )
-        known = {value for value in values if value is not None}
-        if len(known) < 2:
+        n_different = len(set(values) - {None})
+        if n_different < 2:
+            contents = "it is empty"
+            if n_different == 1:
+                contents = "all rows have the same one"
             raise InvalidInputError(
-                f"column {name!r} must hold at least two different values to group by; "
-                f"{'all rows have the same one' if known else 'it is empty'}.",
+                f"column {name!r} must hold at least two different values to group by; {contents}.",
                 parameter="group",
             )
         return values
 
     def times(self, name: str) -> np.ndarray[Any, Any]:
-        """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n,).
+        """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted.
 
         Parameters
         ----------
-        name : name of the column
+        name : str
+            Name of the column.
 
         Returns
         -------
-        (n,) array
+        ndarray of shape (n,)
+            Numbers, or dates as datetime64.
 
         Examples
         --------
@@ -616,15 +689,20 @@ class OutcomeTable:
 
         Parameters
         ----------
-        test_size : share of the rows in the test table
-        groups : column whose equal values are kept on one side, such as a subject or a customer
-        time : column of times; the test table is the latest part, and test rows whose query or group is
-            in the past are left out
-        random_state : seed of a random split
+        test_size : float, default=0.3
+            Share of the rows in the test table.
+        groups : str or None, default=None
+            Column whose equal values are kept on one side, such as a subject or a customer.
+        time : str or None, default=None
+            Column of times; the test table is the latest part, and test rows whose query or group is
+            in the past are left out.
+        random_state : int, default=0
+            Seed of a random split.
 
         Returns
         -------
-        the table to train on and the table to test on
+        tuple of OutcomeTable
+            The table to train on and the table to test on.
 
         Examples
         --------
@@ -632,8 +710,8 @@ class OutcomeTable:
         >>> train.rows, test.rows
         (30, 10)
         """
-        found = self.split_rows(test_size, groups=groups, time=time, random_state=random_state)
-        return self.take(found.train), self.take(found.test)
+        split = self.split_rows(test_size, groups=groups, time=time, random_state=random_state)
+        return self.take(split.train), self.take(split.test)
 
     def split_rows(
         self,
@@ -647,14 +725,13 @@ class OutcomeTable:
 
         Parameters
         ----------
-        test_size : share of the rows in the test table
-        groups : column whose equal values are kept on one side
-        time : column of times; the test rows are the latest ones
-        random_state : seed of a random split
+        test_size, groups, time, random_state : optional
+            The same as in ``split``.
 
         Returns
         -------
-        Split, with ``train`` and ``test``
+        Split
+            Row numbers ``train`` and ``test``, and the number of rows ``dropped``.
 
         Examples
         --------
@@ -664,10 +741,10 @@ class OutcomeTable:
         check_integer("random_state", random_state, 0)
         together = self.groups(groups)
         if time is None:
-            (found,) = random_splits(together, 1, test_size, random_state)
+            (split,) = random_splits(together, 1, test_size, random_state)
         else:
-            (found,) = time_splits(self.times(time), together, 1, test_size)
-        return found
+            (split,) = time_splits(self.times(time), together, 1, test_size)
+        return split
 
     def to_frame(self) -> Any:
         """The table in the wide format (see ``mild.data.write_outcomes``), as a frame.
@@ -677,7 +754,8 @@ class OutcomeTable:
 
         Returns
         -------
-        pandas, polars or pyarrow frame
+        pandas.DataFrame, polars.DataFrame or pyarrow.Table
+            A row per query.
 
         Examples
         --------
@@ -688,7 +766,9 @@ class OutcomeTable:
         library = self.library or default_library()
         if library == "pandas":
             return table.to_pandas()
-        return table if library == "pyarrow" else importlib.import_module(library).from_arrow(table)
+        if library == "pyarrow":
+            return table
+        return importlib.import_module(library).from_arrow(table)
 
     def wide_columns(self) -> dict[str, Any]:
         """Columns of the wide format by name: query, vectors, other columns, then the experts'.
@@ -698,7 +778,8 @@ class OutcomeTable:
 
         Returns
         -------
-        dict of name to Arrow array
+        dict of str to pyarrow.Array
+            Name -> column.
 
         Examples
         --------
@@ -707,48 +788,70 @@ class OutcomeTable:
         """
         if self.given_costs is not None:
             return self._number_columns(self.given_costs)
+        columns = self._content_columns()
+        latencies_ms = None
+        if self.latencies is not None:
+            latencies_ms = self.latencies * 1e3
+        by_prefix = {
+            self._score_prefix(columns): self.scores,
+            PRICE: self.prices,
+            LATENCY: latencies_ms,
+        }
+        for prefix, values in by_prefix.items():
+            if values is None:
+                continue
+            if self._has_prefix(prefix, columns):
+                raise DataFileError(
+                    f"the table has columns {prefix}<model> besides its outcomes; rename them."
+                )
+            kind = pa.float64()
+            if prefix == CORRECT:
+                kind = pa.int8()
+            for index, name in enumerate(self.expert_names):
+                columns[prefix + name] = pa.array(values[:, index], from_pandas=True).cast(kind)
+        return columns
+
+    def _content_columns(self) -> dict[str, Any]:
+        """Columns of queries and vectors, and the other columns, by the names of the wide format."""
         columns: dict[str, Any] = {}
-        if any(self.queries):
+        if self.has_queries:
             columns[QUERY] = pa.array(self.queries, pa.large_string())
         if self.vectors is not None:
             flat = pa.array(self.vectors.reshape(-1))
             columns[VECTORS] = pa.FixedSizeListArray.from_arrays(flat, self.vectors.shape[1])
         for name in self.columns.column_names:
-            columns[f"{name}_of_source" if name in (QUERY, VECTORS) else name] = self.columns[name]
-
-        def has(prefix: str) -> bool:
-            return any(prefix + name in columns for name in self.expert_names)
-
-        binary = bool(np.isin(self.scores, (0, 1)).sum() == (~np.isnan(self.scores)).sum())
-        prefix = CORRECT if binary and not has(CORRECT) else SCORE
-        latencies = None if self.latencies is None else self.latencies * 1e3
-        written = ((prefix, self.scores), (PRICE, self.prices), (LATENCY, latencies))
-        for start, values in written:
-            if values is None:
-                continue
-            if has(start):
-                raise DataFileError(
-                    f"the table has columns {start}<model> besides its outcomes; rename them."
-                )
-            kind = pa.int8() if start == CORRECT else pa.float64()
-            for k, name in enumerate(self.expert_names):
-                columns[start + name] = pa.array(values[:, k], from_pandas=True).cast(kind)
+            new_name = name
+            if name in (QUERY, VECTORS):
+                new_name = f"{name}_of_source"
+            columns[new_name] = self.columns[name]
         return columns
+
+    def _has_prefix(self, prefix: str, columns: Collection[str]) -> bool:
+        """Whether an expert has a column with this prefix among those named."""
+        return any(prefix + name in columns for name in self.expert_names)
+
+    def _score_prefix(self, columns: Mapping[str, Any]) -> str:
+        """The prefix of the scores: ``correct__`` where all are 0 or 1, if it is free."""
+        n_known = (~np.isnan(self.scores)).sum()
+        is_binary = np.isin(self.scores, (0, 1)).sum() == n_known
+        if is_binary and not self._has_prefix(CORRECT, columns):
+            return CORRECT
+        return SCORE
 
     def _number_columns(self, given_costs: FloatArray) -> dict[str, Any]:
         """Columns of a table of numbers by name: features, other columns, then the experts' costs."""
         assert self.vectors is not None
         names = self.feature_names
         if names is None:
-            names = [f"feature_{k}" for k in range(self.vectors.shape[1])]
+            names = [f"feature_{index}" for index in range(self.vectors.shape[1])]
         check_readable(names)
         columns: dict[str, Any] = {}
-        for k, name in enumerate(names):
-            columns[name] = pa.array(self.vectors[:, k])
+        for index, name in enumerate(names):
+            columns[name] = pa.array(self.vectors[:, index])
         for name in neutral_columns(self.columns):
             columns[name] = self.columns[name]
-        for k, name in enumerate(self.expert_names):
-            columns[PRICE + name] = pa.array(given_costs[:, k], from_pandas=True)
+        for index, name in enumerate(self.expert_names):
+            columns[PRICE + name] = pa.array(given_costs[:, index], from_pandas=True)
         return columns
 
     def _repr_html_(self) -> str:
@@ -759,11 +862,13 @@ class OutcomeTable:
 
         Parameters
         ----------
-        name : name of the column
+        name : str
+            Name of the column.
 
         Returns
         -------
-        list of n values
+        list
+            The n values.
 
         Examples
         --------
@@ -780,28 +885,36 @@ class OutcomeTable:
             rule = f"must be the name of a column, one of {listed(others)}; got {got}."
             raise invalid(parameter, rule)
         if name not in others:
-            rule = f"must be the name of a column; there is no column {name!r}"
-            if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
-                rule = f"must be the name of another column; {name!r} holds the queries"
-            elif name.partition("__")[2] in self.expert_names:
-                rule = f"must be the name of another column; {name!r} holds outcomes of an expert"
-            close = difflib.get_close_matches(name, others, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            found = f"Found {listed(others)}.{hint}"
-            raise DataFileError(parameter=parameter, rule=f"{rule}. {found}")
+            raise self._no_column(parameter, name)
         values: list[Any] = self.columns[name].to_pylist()
         return values
+
+    def _no_column(self, parameter: str, name: str) -> DataFileError:
+        """The error for a name that none of the other columns has."""
+        others = self.columns.column_names
+        rule = f"must be the name of a column; there is no column {name!r}"
+        if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
+            rule = f"must be the name of another column; {name!r} holds the queries"
+        elif name.partition("__")[2] in self.expert_names:
+            rule = f"must be the name of another column; {name!r} holds outcomes of an expert"
+        hint = ""
+        similar = difflib.get_close_matches(name, others, n=1)
+        if similar:
+            hint = f" Did you mean {similar[0]!r}?"
+        return DataFileError(parameter=parameter, rule=f"{rule}. Found {listed(others)}.{hint}")
 
     def row_number(self, row: int) -> int:
         """Number of a row in the file, from 1, for messages.
 
         Parameters
         ----------
-        row : row of this table, from 0
+        row : int
+            Row of this table, from 0.
 
         Returns
         -------
-        number in the file, from 1
+        int
+            Its number in the file, from 1.
 
         Examples
         --------
@@ -811,23 +924,24 @@ class OutcomeTable:
         return row_number(row, self.row_numbers)
 
     def fingerprint(self) -> str:
-        """SHA-256 over queries, experts, scores, prices, latencies, vectors and given costs, as 64 digits.
+        """SHA-256 over queries, experts, scores, prices, latencies, vectors and given costs.
 
         It does not depend on the file that the outcomes came from, nor on other columns.
 
         Returns
         -------
-        64 hexadecimal digits
+        str
+            64 hexadecimal digits.
 
         Examples
         --------
         >>> table.fingerprint() == table.take(range(40)).fingerprint()
         True
         """
-        names = [
-            name for name in ROW_ARRAYS if name != "given_costs" or self.given_costs is not None
-        ]
-        arrays = {name: getattr(self, name) for name in names}
+        arrays = {name: getattr(self, name) for name in ROW_ARRAYS}
+        if self.given_costs is None:
+            # Fingerprints are older than tables of numbers: those of other tables stay the same.
+            del arrays["given_costs"]
         return outcomes_fingerprint(self.expert_names, self.queries, arrays)
 
 
@@ -842,37 +956,69 @@ def outcomes_fingerprint(
             encoded = text.encode()
             digest.update(b"%d:" % len(encoded) + encoded)
     for name, values in arrays.items():
-        digest.update(f"{name} {None if values is None else values.shape};".encode())
-        if values is not None:
-            # All NaN are equal, and so are 0 and -0.
-            plain = np.where(np.isnan(values), np.nan, values + 0.0)
-            digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
+        if values is None:
+            digest.update(f"{name} None;".encode())
+            continue
+        digest.update(f"{name} {values.shape};".encode())
+        # All NaN are equal, and so are 0 and -0.
+        plain = np.where(np.isnan(values), np.nan, values + 0.0)
+        digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
 
-def number_table(found: NumberColumns) -> OutcomeTable:
+def number_table(source: NumberColumns) -> OutcomeTable:
     """The table of numbers that has these columns."""
-    n_rows = len(found.X)
     return OutcomeTable(
-        queries=[""] * n_rows,
-        expert_names=list(found.expert_names),
-        scores=np.full(found.costs.shape, np.nan),
+        queries=[""] * len(source.X),
+        expert_names=list(source.expert_names),
+        scores=np.full(source.costs.shape, np.nan),
         prices=None,
         latencies=None,
-        columns=found.others,
-        vectors=found.X,
+        columns=source.others,
+        vectors=source.X,
         form="numbers",
-        explanation=found.explanation,
-        row_numbers=found.row_numbers,
-        given_costs=found.costs,
-        feature_names=found.feature_names,
+        explanation=source.explanation,
+        row_numbers=source.row_numbers,
+        given_costs=source.costs,
+        feature_names=source.feature_names,
     )
+
+
+def _in_first_wordings(
+    answers: Sequence[Any], kind: str, equal: Callable[[Any, Any], bool]
+) -> list[Any]:
+    """The answers of a row, each worded as the first one that is the same."""
+    wordings: list[Any] = []
+    worded = []
+    for answer in answers:
+        if canonical_answer(answer, kind) is None:
+            # There is no answer: it is not compared.
+            worded.append(answer)
+            continue
+        wording = _first_equal(answer, wordings, equal)
+        if wording is None:
+            wording = answer
+            wordings.append(answer)
+        worded.append(wording)
+    return worded
+
+
+def _first_equal(
+    answer: Any, wordings: Sequence[Any], equal: Callable[[Any, Any], bool]
+) -> Any | None:
+    """The first wording that says the same as an answer; None if none does."""
+    for wording in wordings:
+        if wording == answer or equal(wording, answer):
+            return wording
+    return None
 
 
 def without_answers(columns: Any, experts: Sequence[str]) -> Any:
     """An Arrow table without the columns of the answers of these experts."""
-    gone = {prefix + name for name in experts for prefix in (ANSWER, LOGPROB)}
-    return columns.select([name for name in columns.column_names if name not in gone])
+    dropped: set[str] = set()
+    for expert in experts:
+        dropped.update((ANSWER + expert, LOGPROB + expert))
+    return columns.select(names_except(columns.column_names, dropped))
 
 
 def _check_given_names(parameter: str, names: Sequence[str] | None, values: Any) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from mild.artifact.expert_names import match_experts
 from mild.artifact.frames import library_of
 from mild.core.answers import KINDS
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.data.cost_terms import LARGEST
 from mild.data.data_quality import (
     RESCALE,
@@ -38,17 +38,14 @@ from mild.data.number_tables import is_number_source, is_number_table, read_numb
 from mild.data.outcome_table import OutcomeTable, number_table, without_answers
 from mild.data.queries import Recipe, choose_query, no_text, query_texts, usual_numbers
 from mild.data.selection import PARTS, Where, kept_rows
-from mild.data.tables import (
-    is_text,
-    naming,
-    numbers,
-    read_table,
-)
+from mild.data.tables import names_except, naming, numbers, read_table, text_columns
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, check_arguments, check_option, counted, listed
 
-# From so many rows with several answers on, it is odd that none agree.
-ENOUGH = 20
+# If no two answers agree in this many rows with several answers, answer_kind is probably wrong.
+MIN_ROWS_TO_AGREE = 20
+# What to do about prices and latencies out of range.
+LEAVE_OUT = "Leave out what is unknown."
 
 
 @check_arguments
@@ -65,10 +62,8 @@ def read_outcomes(
     choices: bool = True,
     tokens: str | None = None,
     where: Where = None,
-    part: str | None = None,
     model_column: str | None = None,
     answer_column: str | None = None,
-    id_column: str | None = None,
     answer_kind: str | None = None,
     features: str | Sequence[str] | None = None,
     costs: str | Sequence[str] | None = None,
@@ -77,12 +72,14 @@ def read_outcomes(
 
     Parameters
     ----------
-    source : path of a .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx file, also with .gz;
-        a .npz file of arrays ``X`` and ``costs``, perhaps with ``feature_names`` and ``expert_names``; a
+    source : str, path-like, list of path-like or frame
+        Path of a .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx file, also with .gz; a
+        .npz file of arrays ``X`` and ``costs``, perhaps with ``feature_names`` and ``expert_names``; a
         folder, a pattern or a list of files, which are one table; "-" for the standard input; or a frame:
-        anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
-    form : format of the table: "wide", "endings", "long", "records", "nested", "routerbench", "routellm",
-        "llmrouter", "ledger", "plain" or "numbers"; None detects it
+        anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow).
+    form : str or None, default=None
+        Format of the table: "wide", "endings", "long", "records", "nested", "routerbench", "routellm",
+        "llmrouter", "ledger", "plain" or "numbers"; None detects it.
 
         - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; preferred where both are
           there), ``cost__<model>`` in dollars, ``latency_ms__<model>``
@@ -101,48 +98,60 @@ def read_outcomes(
         - "numbers": columns of numbers, the features, and the whole cost of each expert in
           ``cost__<model>``, without queries and scores
 
-        Scores are numbers in [0, 1], truth values, or words: yes and no, right and wrong, pass and fail
-    query : column of the query, or several to be joined by line breaks; None takes the first of
-        prompt, question, query, text, instruction, input that is text
-    experts : experts to keep, by name, short name or shell pattern
-    scores : score columns, instead of the usual ones: names and shell patterns separated by commas
-        (``"acc_*"``), or ``"large=acc_large,small=acc_small"``; in Python also a list, or expert -> column
-    prices : columns of dollars per query, given like ``scores``; or a file of prices per token (.json,
-        .toml, .csv), or "litellm" for the table of that package
-    latencies : columns of seconds per query, or of milliseconds if ``ms`` is a part of the column's name,
-        given like ``scores``
-    vectors : column of lists of numbers, or of float32 as fixed-size binary; None takes embedding,
-        embeddings, vector or vectors
-    choices : whether the choices of a column ``question``, in columns A, B, C, ..., or in a column options
-        or choices, are appended to it, one per line as ``A. ...``: a router must see what the experts saw
-    tokens : columns of tokens in and out, for prices per token: ``"in_*,out_*"`` with ``*`` for the expert;
-        None takes ``tokens_in__<model>`` and ``tokens_out__<model>``
-    where : conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
-        alternatives, and all columns must fit
-    part : "train" or "test" for only these rows where a column ``split``, ``partition`` or ``fold`` says
-        which they are, and ``where`` does not name it; None for all rows
-    model_column : column of the model, where there is a row per query and model; None takes a usual one.
+        Scores are numbers in [0, 1], truth values, or words: yes and no, right and wrong, pass and fail.
+    query : str, list of str or None, default=None
+        Column of the query, or several to be joined by line breaks; None takes the first of
+        prompt, question, query, text, instruction, input that is text.
+    experts : str, list of str or None, default=None
+        Experts to keep, by name, short name or shell pattern.
+    scores : str, list of str, dict of str to str or None, default=None
+        Score columns, instead of the usual ones: names and shell patterns separated by commas
+        (``"acc_*"``), or ``"large=acc_large,small=acc_small"``; in Python also a list, or expert -> column.
+    prices : str, list of str, dict of str to str or None, default=None
+        Columns of dollars per query, given like ``scores``; or a file of prices per token (.json,
+        .toml, .csv), or "litellm" for the table of that package.
+    latencies : str, list of str, dict of str to str or None, default=None
+        Columns of seconds per query, or of milliseconds if ``ms`` is a part of the column's name,
+        given like ``scores``.
+    vectors : str or None, default=None
+        Column of lists of numbers, or of float32 as fixed-size binary; None takes embedding,
+        embeddings, vector or vectors.
+    choices : bool, default=True
+        Whether the choices of a column ``question``, in columns A, B, C, ..., or in a column options
+        or choices, are appended to it, one per line as ``A. ...``: a router must see what the experts saw.
+    tokens : str or None, default=None
+        Columns of tokens in and out, for prices per token: ``"in_*,out_*"`` with ``*`` for the expert;
+        None takes ``tokens_in__<model>`` and ``tokens_out__<model>``.
+    where : str, list of str or None, default=None
+        Conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
+        alternatives, and all columns must fit.
+    model_column : str or None, default=None
+        Column of the model, where there is a row per query and model; None takes a usual one.
         There, ``scores``, ``prices`` and ``latencies`` name one column each. A pair of query and model that
-        appears more than once counts by its mean, which is a finding
-    answer_column : column of the answer in such a table, which becomes columns ``answer__<model>``
-    id_column : column that tells equal queries apart in such a table; None takes ``id``, ``query_id``,
-        ..., if one is there and does not number the rows
-    answer_kind : how the answers in columns ``answer__<model>`` are compared: "number", "choice", "json",
-        "code", "short_text" or "free_text"; None detects it
-    features : features of a table of numbers, names and patterns separated by commas, such as "age,f_*";
+        appears more than once counts by its mean, which is a finding.
+    answer_column : str or None, default=None
+        Column of the answer in such a table, which becomes columns ``answer__<model>``.
+    answer_kind : str or None, default=None
+        How the answers in columns ``answer__<model>`` are compared: "number", "choice", "json",
+        "code", "short_text" or "free_text"; None detects it.
+    features : str, list of str or None, default=None
+        Features of a table of numbers, names and patterns separated by commas, such as "age,f_*";
         None takes all columns of numbers but the costs and identifiers (``id``, ``query_id``, ``index``);
-        in Python also a list
-    costs : whole cost of each expert in a table of numbers, given like ``features``; None takes
-        ``cost__<model>``
+        in Python also a list.
+    costs : str, list of str or None, default=None
+        Whole cost of each expert in a table of numbers, given like ``features``; None takes
+        ``cost__<model>``.
 
     Returns
     -------
     OutcomeTable
+        The rows in which at least one expert was asked; the source itself if it is a table already.
 
     Raises
     ------
     DataFileError
-        Unreadable, no format or several, no query, scores outside [0, 1], negative prices.
+        If the source cannot be read, no format fits or several do, there is no query, scores are outside
+        [0, 1], or prices are negative.
 
     Examples
     --------
@@ -159,32 +168,115 @@ def read_outcomes(
            [nan,  0.]])
     """
     options = ReadArguments(
-        *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where),
-        *(model_column, answer_column, id_column, answer_kind, features, costs),
+        form=form,
+        query=query,
+        experts=experts,
+        scores=scores,
+        prices=prices,
+        latencies=latencies,
+        vectors=vectors,
+        choices=choices,
+        tokens=tokens,
+        where=where,
+        model_column=model_column,
+        answer_column=answer_column,
+        answer_kind=answer_kind,
+        features=features,
+        costs=costs,
     )
+    return read_with_options(source, options)
+
+
+def read_part(source: Any, part: str, **options: Any) -> OutcomeTable:
+    """As ``read_outcomes``, but of a file that holds a split only its rows for one purpose.
+
+    Parameters
+    ----------
+    source : str, path-like, list of path-like or frame
+        What ``read_outcomes`` takes.
+    part : {"train", "test"}
+        Rows to keep where a column ``split``, ``partition`` or ``fold`` says what each is for, and
+        ``where`` does not name it.
+    **options : dict
+        Arguments of ``read_outcomes``.
+
+    Returns
+    -------
+    OutcomeTable
+        All rows if no column says what they are for.
+    """
+    check_option("part", part, PARTS)
+    return read_with_options(source, ReadArguments(**options), part)
+
+
+def read_with_options(source: Any, options: ReadArguments, part: str | None = None) -> OutcomeTable:
+    """Read a table as ``read_outcomes`` does, with its arguments as one object; of ``part`` only."""
     check_options(options)
-    if part is not None:
-        check_option("part", part, PARTS)
     if isinstance(source, OutcomeTable):
         return source
-    is_path = isinstance(source, (str, os.PathLike))
-    with naming(Path(source)) if is_path else nullcontext():
-        table = _read_either(source, options, part)
+    if isinstance(source, (str, os.PathLike)):
+        with naming(Path(source)):
+            table = _read_source(source, options, part)
+    else:
+        table = _read_source(source, options, part)
     return replace(table, library=library_of(source))
 
 
-def _read_either(source: Any, options: ReadArguments, part: str | None) -> OutcomeTable:
-    """A table with scores, or a table of numbers, as its columns say or the options."""
-    named = options.form or options.scores or options.query or options.model_column
-    of_numbers = options.features is not None or options.costs is not None
-    if of_numbers or options.form == "numbers":
+def _read_source(source: Any, options: ReadArguments, part: str | None) -> OutcomeTable:
+    """A table with scores or a table of numbers, whichever the options or the columns say."""
+    has_number_options = options.features is not None or options.costs is not None
+    if has_number_options or options.form == "numbers":
         return number_table(read_number_columns(source, options, part))
-    if not named and is_number_source(source):
+    has_score_options = options.form or options.scores or options.query or options.model_column
+    if not has_score_options and is_number_source(source):
         return number_table(read_number_columns(source, options, part))
     table = read_table(source, options.texts())
-    if not named and is_number_table(table):
+    if not has_score_options and is_number_table(table):
         return number_table(read_number_columns(source, options, part, table))
     return build_outcomes(table, options, part=part)
+
+
+@dataclass(frozen=True, eq=False)
+class _ScoredRows:
+    """Rows with at least one score, and where they are in their file."""
+
+    table: Any  # Arrow table of all columns
+    layout: Layout  # columns of the experts that were asked at least once
+    scores: FloatArray  # (n_rows, n_experts), NaN where an expert was not asked
+    row_numbers: (
+        IntArray | None
+    )  # (n_rows,) row numbers in the file, from 0; None if 0 to n_rows - 1
+    findings: list[Finding]  # about experts and rows that were left out
+
+    @property
+    def expert_names(self) -> list[str]:
+        return list(self.layout.scores)
+
+    def take(self, mask: BoolArray) -> _ScoredRows:
+        """The rows of a mask."""
+        row_numbers = np.flatnonzero(mask)
+        if self.row_numbers is not None:
+            row_numbers = self.row_numbers[mask]
+        return replace(
+            self, table=self.table.filter(mask), scores=self.scores[mask], row_numbers=row_numbers
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Contents:
+    """What rows are routed by: the text of their query, their vectors, or both."""
+
+    queries: list[str]  # empty texts where there is no query, or it was not read
+    vectors: FloatArray | None
+    recipe: Recipe  # which columns they are made of
+    has_text: bool  # whether texts were read
+
+    @property
+    def single_column(self) -> str | None:
+        """The column that is the query as it stands; None if the query is made of several."""
+        if len(self.recipe.columns) == 1 and not self.recipe.choices:
+            return self.recipe.columns[0]
+        return None
 
 
 def build_outcomes(
@@ -195,77 +287,174 @@ def build_outcomes(
 ) -> OutcomeTable:
     """Outcomes of an Arrow table; ``part`` is as in ``read_outcomes``.
 
-    With ``contents``, which says what queries and vectors are made of, neither are read: they need not be
-    in the table, and all queries are empty.
+    ``contents`` says what queries and vectors are made of where a caller reads them itself. Their columns
+    need not be in the table then, and all queries are empty.
     """
-    kept, split = kept_rows(table, options.where, part)
-    if kept is not None:
-        table = table.filter(kept)
-    rows_before = table.num_rows
+    selected, part_note = kept_rows(table, options.where, part)
+    if selected is not None:
+        table = table.filter(selected)
+    n_selected = table.num_rows
     table, layout, findings = read_format(table, options)
-    if split is not None:
-        layout = replace(layout, notes=(*layout.notes, split))
-    all_taken = layout.taken
-    named = [options.query] if isinstance(options.query, str) else options.query or ()
-    outcome = next((name for name in named if name in all_taken), None)
-    if outcome is not None:
-        texts = [field.name for field in table.schema if is_text(field.type)]
-        free = [name for name in texts if name not in all_taken]
-        raise DataFileError(
-            f"the query must be text; column {outcome!r} holds outcomes of an expert, and text is in "
-            f"{listed(free)}.",
-            parameter="query",
-        )
+    if part_note is not None:
+        layout = layout.with_notes(part_note)
+    outcome_columns = layout.taken
+    _check_query_is_no_outcome(table.schema, options, outcome_columns)
     all_experts = list(layout.scores)
-    if options.experts is not None:
-        layout = layout.of(match_experts(options.experts, list(layout.scores)))
-    found_names = list(layout.scores)
-    layout = layout.of([found_names[index] for index in name_order(found_names)])
     row_numbers = None
-    if table.num_rows == rows_before:
-        row_numbers = None if kept is None else np.flatnonzero(kept)
-    scores = _matrix("scores", table, layout, row_numbers)
-    layout, scores, silent = _asked_experts(layout, scores)
-    findings += silent
-    rows = np.asarray(~np.isnan(scores).all(axis=1))
-    if lost := len(rows) - int(rows.sum()):
-        table, scores = table.filter(rows), scores[rows]
-        row_numbers = np.flatnonzero(rows) if row_numbers is None else row_numbers[rows]
-        findings.append(unasked_rows(lost))
+    # A format with a row per query and model made new rows, which have no numbers in the file.
+    if selected is not None and table.num_rows == n_selected:
+        row_numbers = np.flatnonzero(selected)
+    rows = _scored_rows(table, _choose_experts(layout, options), row_numbers)
+    expert_names = rows.expert_names
     if contents is None:
-        query, vectors = choose_contents(table, options, all_taken)
-        queries = [""] * table.num_rows if query is None else query_texts(table, query)
-        read = None if vectors is None else read_vectors(table, vectors, row_numbers)
+        routed_by = _read_contents(rows, options, outcome_columns)
     else:
-        query = contents if contents.columns else None
-        vectors = contents.vectors
-        queries = [""] * table.num_rows
-        read = None
-    prices = _matrix("prices", table, layout, row_numbers) if layout.prices else None
-    latencies = _matrix("latencies", table, layout, row_numbers) if layout.latencies else None
-    if latencies is not None:
-        units = [seconds_per(layout.latencies.get(name, "")) for name in layout.scores]
-        # To the nanosecond: milliseconds that were written and read again are the same.
-        latencies = np.round(latencies * units, 9)
-    names = list(layout.scores)
-    is_read = contents is None and query is not None
-    findings += examine(queries, names, scores, prices, is_read, row_numbers)
-    used = {*all_taken, vectors}
-    if query is not None and not query.choices and len(query.columns) == 1:
-        used.update(query.columns)
-    columns = table.select([name for name in table.column_names if name not in used])
+        routed_by = _Contents([""] * len(rows.scores), None, contents, has_text=False)
+    prices = _read_prices(rows)
+    latencies = _read_latencies(rows)
+    findings += rows.findings
+    findings += examine(
+        routed_by.queries, expert_names, rows.scores, prices, routed_by.has_text, rows.row_numbers
+    )
+    used = {*outcome_columns, routed_by.recipe.vectors, routed_by.single_column}
+    other_columns = names_except(rows.table.column_names, used)
+    left_out_experts = names_except(all_experts, expert_names)
     outcomes = OutcomeTable(
-        *(queries, names, scores, prices, latencies),
-        columns=without_answers(columns, [name for name in all_experts if name not in names]),
-        vectors=read,
-        form=layout.form,
-        explanation=explanation(layout, len(queries), query, vectors),
+        queries=routed_by.queries,
+        expert_names=expert_names,
+        scores=rows.scores,
+        prices=prices,
+        latencies=latencies,
+        columns=without_answers(rows.table.select(other_columns), left_out_experts),
+        vectors=routed_by.vectors,
+        form=rows.layout.form,
+        explanation=explanation(rows.layout, len(rows.scores), routed_by.recipe),
         findings=tuple(findings),
-        recipe=replace(query or Recipe(()), vectors=vectors),
-        row_numbers=row_numbers,
+        recipe=routed_by.recipe,
+        row_numbers=rows.row_numbers,
         answer_kind=options.answer_kind,
     )
     return _with_kind_of_answers(outcomes, options.answer_kind is None)
+
+
+def _check_query_is_no_outcome(
+    schema: Any, options: ReadArguments, outcome_columns: Collection[str]
+) -> None:
+    """Refuse a query that the caller named and that is a column of outcomes."""
+    named = options.query
+    if named is None:
+        return
+    if isinstance(named, str):
+        named = [named]
+    for name in named:
+        if name in outcome_columns:
+            free = names_except(text_columns(schema), outcome_columns)
+            raise DataFileError(
+                f"the query must be text; column {name!r} holds outcomes of an expert, and text is in "
+                f"{listed(free)}.",
+                parameter="query",
+            )
+
+
+def _choose_experts(layout: Layout, options: ReadArguments) -> Layout:
+    """The experts that the caller chose, or all of them, sorted by name."""
+    names = list(layout.scores)
+    if options.experts is not None:
+        names = match_experts(options.experts, names)
+    return layout.of([names[index] for index in name_order(names)])
+
+
+def _scored_rows(table: Any, layout: Layout, row_numbers: IntArray | None) -> _ScoredRows:
+    """The scores, without experts that were never asked and rows in which none was asked."""
+    scores = _expert_columns(table, layout, layout.scores, truths=True)
+    check_range("scores", scores, list(layout.scores.values()), 1, RESCALE, row_numbers)
+    rows = _ScoredRows(table, layout, scores, row_numbers, [])
+    rows = _without_unasked_experts(rows)
+    asked = np.asarray(~np.isnan(rows.scores).all(axis=1))
+    n_unasked = len(asked) - int(asked.sum())
+    if n_unasked == 0:
+        return rows
+    return replace(rows.take(asked), findings=[*rows.findings, unasked_rows(n_unasked)])
+
+
+def _without_unasked_experts(rows: _ScoredRows) -> _ScoredRows:
+    """The same without experts that were asked in no row; an error if that is true of all."""
+    asked = np.asarray(~np.isnan(rows.scores).all(axis=0))
+    if asked.all():
+        return rows
+    layout = rows.layout
+    if not asked.any():
+        raise DataFileError(
+            f"no score is known; columns {listed(list(layout.scores.values()))} are empty."
+        )
+    unasked = list(compress(layout.scores, ~asked))
+    words = (
+        f"{counted(len(unasked), 'expert was', 'experts were')} never asked and left out: "
+        f"{listed(unasked, 6)}."
+    )
+    return replace(
+        rows,
+        layout=layout.of(names_except(layout.scores, unasked)),
+        scores=rows.scores[:, asked],
+        findings=[*rows.findings, Finding("unasked_experts", len(unasked), words)],
+    )
+
+
+def _read_contents(
+    rows: _ScoredRows, options: ReadArguments, outcome_columns: Collection[str]
+) -> _Contents:
+    """Queries and vectors of the rows."""
+    query, vector_column = choose_contents(rows.table, options, outcome_columns)
+    queries = [""] * len(rows.scores)
+    if query is not None:
+        queries = query_texts(rows.table, query)
+    vectors = None
+    if vector_column is not None:
+        vectors = read_vectors(rows.table, vector_column, rows.row_numbers)
+    recipe = replace(query or Recipe(()), vectors=vector_column)
+    return _Contents(queries, vectors, recipe, has_text=query is not None)
+
+
+def _read_prices(rows: _ScoredRows) -> FloatArray | None:
+    """Dollars (n_rows, n_experts); None if no expert has a column of them."""
+    if not rows.layout.prices:
+        return None
+    return _read_amounts("prices", rows, rows.layout.prices, "dollars")
+
+
+def _read_latencies(rows: _ScoredRows) -> FloatArray | None:
+    """Seconds (n_rows, n_experts); None if no expert has a column of them."""
+    columns = rows.layout.latencies
+    if not columns:
+        return None
+    latencies = _read_amounts("latencies", rows, columns, "seconds or milliseconds")
+    units = [seconds_per(columns.get(name, "")) for name in rows.expert_names]
+    # To the nanosecond: milliseconds that were written and read again are the same.
+    return np.round(latencies * units, 9)
+
+
+def _read_amounts(
+    parameter: str, rows: _ScoredRows, columns: Mapping[str, str], unit: str
+) -> FloatArray:
+    """Prices or latencies (n_rows, n_experts) in the unit of their columns, checked."""
+    amounts = _expert_columns(rows.table, rows.layout, columns)
+    names = [columns.get(name, name) for name in rows.expert_names]
+    check_range(parameter, amounts, names, np.inf, LEAVE_OUT, rows.row_numbers)
+    # A number that is finite and not negative may still be too large to be learned from.
+    remedy = f"They are {unit} per query. {LEAVE_OUT}"
+    check_range(parameter, amounts, names, LARGEST, remedy, rows.row_numbers)
+    return amounts
+
+
+def _expert_columns(
+    table: Any, layout: Layout, columns: Mapping[str, str], truths: bool = False
+) -> FloatArray:
+    """Columns side by side, one per expert of the layout; NaN where an expert has none."""
+    matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
+    for index, name in enumerate(layout.scores):
+        if name in columns:
+            matrix[:, index] = numbers(columns[name], table[columns[name]], truths)
+    return matrix
 
 
 def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
@@ -275,22 +464,33 @@ def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
             return table
         rule = "is for tables with answers in columns answer__<model>; there are none"
         raise DataFileError(f"answer_kind {rule}.", parameter="answer_kind", rule=rule)
-    kind, some = table.kind_of_answers(), table.sample_rows()
-    words = f"answers are compared {KINDS[kind]} ({kind}{', detected' if detected else ''})"
+    kind = table.kind_of_answers()
+    spelled_kind = kind
+    if detected:
+        spelled_kind = f"{kind}, detected"
+    words = f"answers are compared {KINDS[kind]} ({spelled_kind})"
     explanation = f"{table.explanation.removesuffix('.')}; {words}."
     table = replace(table, answer_kind=kind, kind_detected=detected, explanation=explanation)
-    answers, findings = table.take(some).answers, list(table.findings)
-    if answers is None and table.answers is None:
+    return replace(table, findings=(*table.findings, *_answer_findings(table, kind)))
+
+
+def _answer_findings(table: OutcomeTable, kind: str) -> list[Finding]:
+    """Findings where all answers are missing, or no two agree in the rows of a sample."""
+    sample = table.sample_rows()
+    answers = table.take(sample).answers
+    if answers is None:
+        if table.answers is not None:
+            return []
         words = "all answers are missing: what the experts said cannot be compared."
-        findings.append(Finding("no_answers", table.rows, words))
-    several = 0 if answers is None else int(((answers.codes >= 0).sum(axis=1) > 1).sum())
-    if answers is not None and several >= ENOUGH and not answers.ever_agree:
-        words = (
-            f"no two answers agree in {several} rows of {len(some)}, compared {KINDS[kind]}; set "
-            f"answer_kind=KIND if another kind fits: {', '.join(KINDS)}."
-        )
-        findings.append(Finding("answers_never_agree", several, words))
-    return replace(table, findings=tuple(findings))
+        return [Finding("no_answers", table.rows, words)]
+    n_comparable = int(((answers.codes >= 0).sum(axis=1) > 1).sum())
+    if n_comparable < MIN_ROWS_TO_AGREE or answers.ever_agree:
+        return []
+    words = (
+        f"no two answers agree in {n_comparable} rows of {len(sample)}, compared {KINDS[kind]}; set "
+        f"answer_kind=KIND if another kind fits: {', '.join(KINDS)}."
+    )
+    return [Finding("answers_never_agree", n_comparable, words)]
 
 
 def choose_contents(
@@ -299,10 +499,13 @@ def choose_contents(
     """How the query is made, and the column of vectors; at least one of them is there."""
     query = choose_query(table.schema, options.query, options.choices, taken)
     vectors = options.vectors or find_vectors(table)
-    said = [name for name in query.columns if name.startswith((ANSWER, LOGPROB))] if query else []
-    if said:
-        rule = f"the query must be what the experts were asked; column {said[0]!r} holds answers"
-        raise DataFileError(f"{rule}. Name another one.", parameter="query")
+    if query is not None:
+        for name in query.columns:
+            if name.startswith((ANSWER, LOGPROB)):
+                rule = (
+                    f"the query must be what the experts were asked; column {name!r} holds answers"
+                )
+                raise DataFileError(f"{rule}. Name another one.", parameter="query")
     if query is None and vectors is None:
         numbers_name = usual_numbers(table.schema)
         if numbers_name is not None and numbers_name not in taken:
@@ -315,50 +518,17 @@ def choose_contents(
     return query, vectors
 
 
-def explanation(layout: Layout, rows: int, query: Recipe | None, vectors: str | None) -> str:
+def explanation(layout: Layout, n_queries: int, recipe: Recipe) -> str:
     """How a table was read, in one sentence."""
-    costs = [name for name in ("prices", "latencies") if getattr(layout, name)]
-    parts = [
-        f"read as {FORMATS[layout.form].title}: {counted(len(layout.scores), 'expert')}, "
-        f"{counted(rows, 'query', 'queries')}{' with ' + ' and '.join(costs) if costs else ''}",
-        "there is no query, only vectors" if query is None else query.description,
-    ]
-    if vectors is not None:
-        parts.append(f"vectors are column {vectors!r}")
-    return f"{'; '.join([*parts, *layout.notes])}."
-
-
-def _matrix(what: str, table: Any, layout: Layout, row_numbers: IntArray | None) -> FloatArray:
-    """Columns side by side, one per expert; NaN where an expert has none."""
-    columns: dict[str, str] = getattr(layout, what)
-    matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
-    for k, name in enumerate(layout.scores):
-        if name in columns:
-            matrix[:, k] = numbers(columns[name], table[columns[name]], truths=what == "scores")
-    names = [columns.get(name, name) for name in layout.scores]
-    high, remedy = (1, RESCALE) if what == "scores" else (np.inf, "Leave out what is unknown.")
-    check_range(what, matrix, names, high, remedy, row_numbers)
-    if what != "scores":
-        # Where all is finite and not negative, a number may still be too large to be learned from.
-        unit = "dollars" if what == "prices" else "seconds or milliseconds"
-        remedy = f"They are {unit} per query. {remedy}"
-        check_range(what, matrix, names, LARGEST, remedy, row_numbers)
-    return matrix
-
-
-def _asked_experts(layout: Layout, scores: FloatArray) -> tuple[Layout, FloatArray, list[Finding]]:
-    """Without the experts that were never asked."""
-    asked = np.asarray(~np.isnan(scores).all(axis=0))
-    if asked.all():
-        return layout, scores, []
-    if not asked.any():
-        raise DataFileError(
-            f"no score is known; columns {listed(list(layout.scores.values()))} are empty."
-        )
-    silent = [name for name, known in zip(layout.scores, asked, strict=True) if not known]
-    words = (
-        f"{counted(len(silent), 'expert was', 'experts were')} never asked and left out: "
-        f"{listed(silent, 6)}."
-    )
-    kept = layout.of([name for name in layout.scores if name not in silent])
-    return kept, scores[:, asked], [Finding("unasked_experts", len(silent), words)]
+    known = [name for name in ("prices", "latencies") if getattr(layout, name)]
+    contents = f"{counted(len(layout.scores), 'expert')}, {counted(n_queries, 'query', 'queries')}"
+    if known:
+        contents += f" with {' and '.join(known)}"
+    clauses = [f"read as {FORMATS[layout.form].title}: {contents}"]
+    if recipe.columns:
+        clauses.append(recipe.description)
+    else:
+        clauses.append("there is no query, only vectors")
+    if recipe.vectors is not None:
+        clauses.append(f"vectors are column {recipe.vectors!r}")
+    return f"{'; '.join([*clauses, *layout.notes])}."

@@ -6,14 +6,22 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from mild.data.tables import choose_columns, is_list, is_numeric, is_string, is_text
+from mild.data.tables import (
+    choose_columns,
+    is_list,
+    is_numeric,
+    is_string,
+    is_text,
+    names_except,
+    text_columns,
+)
 from mild.errors import DataFileError, InvalidInputError, listed
 
-#: The query is the first of these that is there and is text.
+#: The query is the first of these columns that exists and holds text.
 QUERY_NAMES = ("prompt", "question", "query", "text", "instruction", "input")
 #: Choices of a multiple-choice question: one column each, or a list.
 LETTERS = tuple("ABCDEFGHIJ")
@@ -32,17 +40,28 @@ class Recipe:
 
     Several columns are joined by line breaks, and so are lists of texts. Choices follow, each on its own
     line as ``A. ...``; missing ones are left out.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Fields of the text; empty where there are only vectors.
+    choices : tuple of str, default=()
+        Fields of the choices: A, B, C, ..., or "options" or "choices".
+    vectors : str or None, default=None
+        Field of the vector.
     """
 
-    columns: tuple[str, ...]  # empty where there are only vectors
-    choices: tuple[str, ...] = ()  # A, B, C, ..., or "options" or "choices"
+    columns: tuple[str, ...]
+    choices: tuple[str, ...] = ()
     vectors: str | None = None
 
     @property
     def description(self) -> str:
         """How the query is made, as a part of a sentence."""
-        shown = " and ".join(repr(name) for name in self.columns)
-        words = f"the query is column{'s' if len(self.columns) > 1 else ''} {shown}"
+        names = " and ".join(map(repr, self.columns))
+        words = f"the query is column {names}"
+        if len(self.columns) > 1:
+            words = f"the query is columns {names}"
         if not self.choices:
             return words
         return f"{words} followed by the choices in {', '.join(self.choices)}"
@@ -53,10 +72,10 @@ class Recipe:
 
     def check(self, names: Collection[str]) -> None:
         """Refuse fields without those of the query, or without any of its choices."""
-        missing = [name for name in self.columns if name not in names]
+        missing = names_except(self.columns, names)
         if missing:
             raise RecipeError(f"no field {missing[0]!r}, which is a part of this router's queries")
-        if self.choices and not any(name in names for name in self.choices):
+        if self.choices and set(self.choices).isdisjoint(names):
             shown = ", ".join(map(repr, self.choices))
             rule = f"this router learned it followed by those in {shown}"
             raise RecipeError(f"field {self.columns[0]!r} without its choices: {rule}")
@@ -67,9 +86,10 @@ class Recipe:
         The only field of a query may be None unless it is ``required``.
         """
         self.check(fields)
-        alone = required and len(self.columns) == 1
-        parts = [_text(name, fields[name], required=alone) for name in self.columns]
-        return "\n".join(parts) + "".join(_choice(name, fields.get(name)) for name in self.choices)
+        must_be_known = required and len(self.columns) == 1
+        texts = [_text(name, fields[name], must_be_known) for name in self.columns]
+        choices = [_choice(name, fields.get(name)) for name in self.choices]
+        return "\n".join(texts) + "".join(choices)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -78,18 +98,22 @@ class Recipe:
     @classmethod
     def from_dict(cls, fields: Any) -> Recipe:
         """From what ``as_dict`` gave."""
-        lists = isinstance(fields, Mapping) and [fields.get("columns"), fields.get("choices", [])]
-        if not lists or not all(
-            isinstance(names, list) and all(isinstance(name, str) for name in names)
-            for names in lists
-        ):
-            raise InvalidInputError(
-                f"the query of a router must be written as lists of columns and choices; got {fields!r}."
-            )
-        return cls(tuple(lists[0]), tuple(lists[1]), fields.get("vectors"))
+        if isinstance(fields, Mapping):
+            columns = fields.get("columns")
+            choices = fields.get("choices", [])
+            if _is_list_of_texts(columns) and _is_list_of_texts(choices):
+                return cls(tuple(columns), tuple(choices), fields.get("vectors"))
+        raise InvalidInputError(
+            f"the query of a router must be written as lists of columns and choices; got {fields!r}."
+        )
+
+
+def _is_list_of_texts(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _text(name: str, value: Any, required: bool) -> str:
+    """The text of a field, the lines of a list of texts; nothing for None unless it is ``required``."""
     if value is None and not required:
         return ""
     if isinstance(value, list) and all(isinstance(entry, str | None) for entry in value):
@@ -107,26 +131,39 @@ def _choice(name: str, value: Any) -> str:
         return f"\n{name}. {_field_text(name, value)}"
     if not isinstance(value, list):
         return f"\n{_field_text(name, value)}"
-    last = len(ascii_uppercase) - 1
-    return "".join(
-        f"\n{ascii_uppercase[min(place, last)]}. {'' if entry is None else _field_text(name, entry)}"
-        for place, entry in enumerate(value)
-    )
+    lines = []
+    for index, entry in enumerate(value):
+        # Beyond 26 choices, all further ones are Z.
+        letter = ascii_uppercase[min(index, len(ascii_uppercase) - 1)]
+        text = ""
+        if entry is not None:
+            text = _field_text(name, entry)
+        lines.append(f"\n{letter}. {text}")
+    return "".join(lines)
 
 
 def _field_text(name: str, value: Any) -> str:
+    """A text or a number as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RecipeError(f"field {name!r} must be text or a number; got {type_name(value)}")
     # As tables write numbers: 2.0 is 2.
-    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(value)
+    if math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return repr(value)
 
 
 def type_name(value: Any) -> str:
     """The name of a JSON type, for messages."""
-    names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a string" if isinstance(value, str) else "a number")
+    names = {
+        dict: "an object",
+        list: "a list",
+        bool: "true or false",
+        type(None): "null",
+        str: "a string",
+    }
+    return names.get(type(value), "a number")
 
 
 def plain_name(name: str) -> str:
@@ -139,22 +176,22 @@ def plain_name(name: str) -> str:
 
 
 def usual_query(schema: Any) -> str | None:
-    """The first of QUERY_NAMES that is there, in upper or lower case, and is text."""
-    texts = [field.name for field in schema if is_text(field.type)]
+    """The first of QUERY_NAMES, in upper or lower case, that is a column of text."""
+    texts = text_columns(schema)
     # A column that has the very name goes before those that have it in upper case.
-    found = (
-        name
-        for form in (str, plain_name)
-        for usual in QUERY_NAMES
-        for name in texts
-        if form(name) == usual
-    )
-    return next(found, None)
+    for usual in QUERY_NAMES:
+        if usual in texts:
+            return usual
+    for usual in QUERY_NAMES:
+        for name in texts:
+            if plain_name(name) == usual:
+                return str(name)
+    return None
 
 
 def no_text(schema: Any, name: str) -> DataFileError:
     """The error where the column of the query holds something other than text."""
-    texts = [field.name for field in schema if is_text(field.type)]
+    texts = text_columns(schema)
     remedy = "Write its values as text."
     if texts:
         remedy = f"Write its values as text, or name one of {listed(texts)} with query=COLUMN."
@@ -179,10 +216,10 @@ def choose_query(
     choices: bool = True,
     taken: Collection[str] = (),
 ) -> Recipe | None:
-    """Columns that make the query; None if none is named and none of the usual ones is there.
+    """Columns that make the query; None if the caller names none and none of the usual ones exists.
 
     The choices of a column ``question``, in columns A, B, C, ... or in ``options`` or ``choices``, are
-    appended to it unless ``choices`` is False. Columns that are ``taken``, by scores, are no choices.
+    appended to it unless ``choices`` is False. Columns that are ``taken`` by scores are not choices.
     """
     if query is not None:
         columns = choose_columns("query", query, list(schema.names))
@@ -190,23 +227,33 @@ def choose_query(
             kind = schema.field(name).type
             if not (is_text(kind) or pa.types.is_null(kind)):
                 raise no_text(schema, name)
-    elif (usual := usual_query(schema)) is not None:
-        columns = [usual]
     else:
-        return None
-    if not choices or [plain_name(name) for name in columns] != ["question"]:
+        usual = usual_query(schema)
+        if usual is None:
+            return None
+        columns = [usual]
+    is_question = len(columns) == 1 and plain_name(columns[0]) == "question"
+    if not choices or not is_question:
         return Recipe(tuple(columns))
     kinds = {field.name: field.type for field in schema if field.name not in taken}
-    found: list[str] = []
+    return Recipe(tuple(columns), _choice_columns(kinds))
+
+
+def _choice_columns(kinds: Mapping[str, Any]) -> tuple[str, ...]:
+    """Columns of choices: A, B, C, ..., or else the first of options and choices; name -> Arrow type."""
+    letters = []
     for letter in LETTERS:
-        # A gap ends the letters: a column "J" alone is no choice, nor is one of booleans.
+        # A gap ends the letters: a column "J" alone is not a choice, nor is one of booleans.
         kind = kinds.get(letter, pa.null())
         if not (is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             break
-        found.append(letter)
-    if len(found) < 2:
-        found = [name for name in CHOICE_NAMES if name in kinds and is_text(kinds[name])][:1]
-    return Recipe(tuple(columns), tuple(found))
+        letters.append(letter)
+    if len(letters) >= 2:
+        return tuple(letters)
+    for name in CHOICE_NAMES:
+        if name in kinds and is_text(kinds[name]):
+            return (name,)
+    return ()
 
 
 def query_texts(table: Any, query: Recipe) -> list[str]:
@@ -214,9 +261,10 @@ def query_texts(table: Any, query: Recipe) -> list[str]:
     names = [*query.columns, *query.choices]
     if len(names) == 1 and not is_list(table.schema.field(names[0]).type):
         return [text or "" for text in table[names[0]].to_pylist()]
-    # Arrow writes 2.0 as 2.
-    columns = {
-        name: table[name].cast(pa.large_string()) if is_numeric(table[name].type) else table[name]
-        for name in names
-    }
+    columns = {}
+    for name in names:
+        columns[name] = table[name]
+        if is_numeric(table[name].type):
+            # Arrow writes 2.0 as 2.
+            columns[name] = table[name].cast(pa.large_string())
     return [query.text(row, required=False) for row in pa.table(columns).to_pylist()]

@@ -22,9 +22,10 @@ ROLES = {
     **dict.fromkeys(("validation", "valid", "val", "dev", "calibration"), "validation"),
 }
 
-#: Roles of rows that a part of a split table takes, the first that is there.
+#: Part of a split table -> roles of its rows; the first role that occurs is taken.
 PARTS = {"train": ("train", "validation"), "test": ("test", "validation")}
 
+#: Conditions on rows, as a caller gives them: ``"column=value"``, or several in a list.
 Where = str | Sequence[str] | None
 
 
@@ -37,19 +38,24 @@ class SplitColumn:
 
     def rows(self, role: str) -> BoolArray:
         """Mask of the rows of a role."""
-        return np.array([own == role for own in self.roles])
+        return np.array([row_role == role for row_role in self.roles])
 
-    def part(self, wanted: Sequence[str]) -> str | None:
+    def first_role(self, candidates: Sequence[str]) -> str | None:
         """The first of these roles that some rows have, if others have another one."""
-        there = set(self.roles)
-        return next((role for role in wanted if role in there and len(there) > 1), None)
+        roles = set(self.roles)
+        if len(roles) == 1:
+            return None
+        for role in candidates:
+            if role in roles:
+                return role
+        return None
 
     def sentence(self, role: str) -> str:
         """Which rows are used, in words."""
-        count = sum(own == role for own in self.roles)
         return (
-            f"of {counted(len(self.roles), 'row')} the {counted(count, f'{role} row')} by column "
-            f"{self.name!r} (all with where='{self.name}=*')"
+            f"of {counted(len(self.roles), 'row')} the "
+            f"{counted(self.roles.count(role), f'{role} row')} by column {self.name!r} "
+            f"(all with where='{self.name}=*')"
         )
 
 
@@ -60,23 +66,40 @@ def find_split(table: Any) -> SplitColumn | None:
     """
     for name in table.column_names:
         if name.lower() in SPLIT_NAMES and is_string(table.schema.field(name).type):
-            values = table[name].to_pylist()
-            known = {value for value in values if value}
-            if known and all(value.strip().lower() in ROLES for value in known):
-                roles = [ROLES[value.strip().lower()] if value else None for value in values]
+            roles = _roles_of_values(table[name].to_pylist())
+            if roles is not None:
                 return SplitColumn(name, roles)
     if SOURCE_FILE in table.column_names:
-        values = table[SOURCE_FILE].to_pylist()
-        by_file = {value: _role_of_file(value) for value in set(values)}
-        if all(by_file.values()):
-            return SplitColumn(SOURCE_FILE, [by_file[value] for value in values])
+        files = table[SOURCE_FILE].to_pylist()
+        role_of_file = {file: _role_of_file(file) for file in set(files)}
+        if all(role_of_file.values()):
+            return SplitColumn(SOURCE_FILE, [role_of_file[file] for file in files])
     return None
 
 
+def _roles_of_values(values: Sequence[str | None]) -> list[str | None] | None:
+    """The role of each row, None where its value is empty; None for all if a value is not a role."""
+    roles: list[str | None] = []
+    for value in values:
+        if not value:
+            roles.append(None)
+            continue
+        role = ROLES.get(value.strip().lower())
+        if role is None:
+            return None
+        roles.append(role)
+    if not any(roles):
+        return None
+    return roles
+
+
 def _role_of_file(name: str) -> str | None:
-    parts = name.lower().replace("-", "_").replace(".", "_").split("_")
-    found = {ROLES[part] for part in parts if part in ROLES}
-    return found.pop() if len(found) == 1 else None
+    """The role that the words of a file's name say; None if they say none or several."""
+    words = name.lower().replace("-", "_").replace(".", "_").split("_")
+    roles = {ROLES[word] for word in words if word in ROLES}
+    if len(roles) != 1:
+        return None
+    return roles.pop()
 
 
 def matching_rows(table: Any, where: Where) -> BoolArray:
@@ -84,34 +107,51 @@ def matching_rows(table: Any, where: Where) -> BoolArray:
 
     Conditions on one column are alternatives, those on different columns must all hold.
     """
-    conditions: dict[str, list[str]] = {}
-    for text in [where] if isinstance(where, str) else where or ():
-        column, mark, value = text.partition("=")
-        if not mark or not column:
-            raise OptionError(
-                parameter="where", rule=f"must be COLUMN=VALUE such as split=test; got {text!r}."
-            )
-        conditions.setdefault(column.strip(), []).append(value.strip())
     rows: BoolArray = np.ones(table.num_rows, bool)
-    for column, wanted in conditions.items():
+    for column, patterns in _parse_conditions(where).items():
         if column not in table.column_names:
             raise DataFileError(
                 f"there must be a column {column!r}; found {listed(list(table.column_names))}.",
                 parameter="where",
             )
         values = [_as_written(value) for value in table[column].to_pylist()]
-        fits = {
-            value: any(value == other or fnmatchcase(value, other) for other in wanted)
-            for value in set(values)
-        }
+        # A value may stand in many rows: each is compared once.
+        fits = {value: _fits(value, patterns) for value in set(values)}
         rows &= np.array([fits[value] for value in values])
         if not rows.any():
-            asked = " or ".join(f"{column}={value}" for value in wanted)
+            condition = " or ".join(f"{column}={pattern}" for pattern in patterns)
             raise DataFileError(
-                f"no row has {asked!r}; column {column!r} holds {', '.join(sorted(fits)[:6])}.",
+                f"no row has {condition!r}; column {column!r} holds {', '.join(sorted(fits)[:6])}.",
                 parameter="where",
             )
     return rows
+
+
+def _parse_conditions(where: Where) -> dict[str, list[str]]:
+    """Column -> patterns, of which a value must fit one."""
+    patterns: dict[str, list[str]] = {}
+    for text in _as_list(where):
+        column, mark, value = text.partition("=")
+        if not mark or not column:
+            raise OptionError(
+                parameter="where", rule=f"must be COLUMN=VALUE such as split=test; got {text!r}."
+            )
+        patterns.setdefault(column.strip(), []).append(value.strip())
+    return patterns
+
+
+def _as_list(where: Where) -> Sequence[str]:
+    """Conditions as a list, however a caller gives them."""
+    if where is None:
+        return []
+    if isinstance(where, str):
+        return [where]
+    return where
+
+
+def _fits(value: str, patterns: Sequence[str]) -> bool:
+    """Whether a value is one of the patterns, or fits one."""
+    return any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
 
 
 def kept_rows(
@@ -121,21 +161,26 @@ def kept_rows(
 
     ``part`` is "train" or "test"; it is not applied where ``where`` names the split column.
     """
-    kept = matching_rows(table, where) if where else None
-    split = None if part is None else find_split(table)
-    if part is None or split is None or split.name in named_columns(where):
+    kept = None
+    if where:
+        kept = matching_rows(table, where)
+    if part is None:
         return kept, None
-    role = split.part(PARTS[part])
+    split = find_split(table)
+    if split is None or split.name in named_columns(where):
+        return kept, None
+    role = split.first_role(PARTS[part])
     if role is None:
         return kept, None
     rows = split.rows(role)
-    return rows if kept is None else rows & kept, split.sentence(role)
+    if kept is not None:
+        rows &= kept
+    return rows, split.sentence(role)
 
 
 def named_columns(where: Where) -> list[str]:
     """Columns that the conditions are about."""
-    conditions = [where] if isinstance(where, str) else where or ()
-    return [text.partition("=")[0].strip() for text in conditions]
+    return [text.partition("=")[0].strip() for text in _as_list(where)]
 
 
 def _as_written(value: Any) -> str:

@@ -20,40 +20,56 @@ from mild.errors import DataFileError, InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to train on and rows to test on, both in order."""
+    """Rows to train on and rows to test on.
+
+    Attributes
+    ----------
+    train : ndarray of int
+        Numbers of the rows to train on, in order.
+    test : ndarray of int
+        Numbers of the rows to test on, in order.
+    dropped : int, default=0
+        Number of rows that are in neither, because their text is in the training rows.
+    """
 
     train: IntArray
     test: IntArray
-    dropped: int = 0  # rows that are in neither, because their text is in the training rows
+    dropped: int = 0
 
 
 def joined_groups(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
-    """Number of the group of each row, (n_rows,): rows that share a label of any kind are in one group.
+    """Return the group number (n_rows,) of each row.
 
-    Each of ``labels`` is a sequence of n_rows labels: texts, subjects, ...; None is no label.
+    Rows that share any label, directly or through other rows, are in one group. Each of ``labels`` is a
+    sequence of n_rows labels of one kind: texts, subjects, ...; None is not a label.
     """
-    # Imported here: a table is read and described without scipy.
+    # Imported late, so that a table can be read and described without scipy.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     if not labels:
         raise InvalidInputError("groups must be made from at least one kind of labels; got none.")
-    n = len(labels[0])
-    if any(len(kind) != n for kind in labels):
-        lengths = ", ".join(str(len(kind)) for kind in labels)
-        raise InvalidInputError(f"labels of all kinds must be as many; got {lengths}.")
-    # A graph of rows, then labels: components are numbered by their first row.
-    label_of: dict[tuple[int, Hashable], int] = {}
-    edges = [
-        (row, label_of.setdefault((number, label), n + len(label_of)))
-        for number, kind in enumerate(labels)
-        for row, label in enumerate(kind)
-        if label is not None
-    ]
-    ends = np.array(edges, np.intp).reshape(-1, 2).T
-    size = n + len(label_of)
-    graph = coo_array((np.ones(len(edges), np.int8), tuple(ends)), shape=(size, size))
-    return connected_components(graph, directed=False)[1][:n].astype(np.intp)
+    n_rows = len(labels[0])
+    lengths = list(map(len, labels))
+    if len(set(lengths)) > 1:
+        got = ", ".join(map(str, lengths))
+        raise InvalidInputError(f"all kinds of labels must have the same length; got {got}.")
+    # A graph whose nodes are the rows, then the labels: an edge joins a row to each of its labels.
+    node_of_label: dict[tuple[int, Hashable], int] = {}
+    row_nodes = []
+    label_nodes = []
+    for kind, labels_of_kind in enumerate(labels):
+        for row, label in enumerate(labels_of_kind):
+            if label is not None:
+                new_node = n_rows + len(node_of_label)
+                row_nodes.append(row)
+                label_nodes.append(node_of_label.setdefault((kind, label), new_node))
+    n_nodes = n_rows + len(node_of_label)
+    ends = (np.array(row_nodes, np.intp), np.array(label_nodes, np.intp))
+    graph = coo_array((np.ones(len(row_nodes), np.int8), ends), shape=(n_nodes, n_nodes))
+    # Components are numbered by their first node, which is a row.
+    _, component_of_node = connected_components(graph, directed=False)
+    return component_of_node[:n_rows].astype(np.intp)
 
 
 def random_splits(
@@ -63,17 +79,19 @@ def random_splits(
 
     A large group may make the test larger. Split i of a seed is the same whatever ``n_splits`` is.
     """
-    numbers, sizes = _checked(groups, several=True)
+    group_of_row, sizes = _checked(groups, several=True)
     _check_splits(n_splits, test_share)
-    found = []
+    n_rows = len(group_of_row)
+    splits = []
     for number in range(n_splits):
         order = np.random.default_rng([seed, number]).permutation(len(sizes))
-        reached = np.cumsum(sizes[order])
+        n_test_rows = np.cumsum(sizes[order])
+        n_test_groups = int(np.searchsorted(n_test_rows, test_share * n_rows)) + 1
         # At least one group on either side.
-        count = int(np.searchsorted(reached, test_share * len(numbers))) + 1
-        tested = np.isin(numbers, order[: min(count, len(sizes) - 1)])
-        found.append(Split(np.flatnonzero(~tested), np.flatnonzero(tested)))
-    return found
+        n_test_groups = min(n_test_groups, len(sizes) - 1)
+        is_test = np.isin(group_of_row, order[:n_test_groups])
+        splits.append(Split(np.flatnonzero(~is_test), np.flatnonzero(is_test)))
+    return splits
 
 
 def time_splits(
@@ -85,33 +103,53 @@ def time_splits(
     test of a router trained on everything before it. Rows of one moment are not divided. Test rows
     whose group is in the past are left out and counted.
     """
-    numbers, _ = _checked(groups)
+    group_of_row, _ = _checked(groups)
     moments = np.asarray(times)
-    if moments.shape != numbers.shape:
-        raise invalid("times", f"must be as many as rows, {len(numbers)}; got {moments.shape}.")
-    missing = np.isnat(moments) if moments.dtype.kind in "mM" else moments != moments
-    if np.any(missing):
-        raise invalid("times", f"must be known in every row; {missing.sum()} are missing.")
+    if moments.shape != group_of_row.shape:
+        rule = f"must be as many as rows, {len(group_of_row)}"
+        raise invalid("times", f"{rule}; got {moments.shape}.")
+    _check_known_times(moments)
     _check_splits(n_splits, test_share)
-    ordered = np.sort(moments)
-    n = len(ordered)
-    places = [round(n * (1 - test_share + test_share * i / n_splits)) for i in range(n_splits)]
-    starts = [ordered[min(max(place, 1), n - 1)] for place in places]
-    found = []
+    starts = _window_starts(moments, n_splits, test_share)
+    splits = []
     for number, start in enumerate(starts):
-        past = moments < start
-        window = ~past
+        is_past = moments < start
+        in_window = ~is_past
         if number + 1 < n_splits:
-            window &= moments < starts[number + 1]
-        fresh = window & ~np.isin(numbers, numbers[past])
-        if not past.any() or not fresh.any():
+            in_window &= moments < starts[number + 1]
+        is_test = in_window & ~np.isin(group_of_row, group_of_row[is_past])
+        if not is_past.any() or not is_test.any():
             raise InvalidInputError(
                 f"a split in time needs rows before and after; window {number + 1} of {n_splits}, "
-                f"from {start}, has {int(past.sum())} before and {int(fresh.sum())} in it."
+                f"from {start}, has {int(is_past.sum())} before and {int(is_test.sum())} in it."
             )
-        dropped = int(window.sum() - fresh.sum())
-        found.append(Split(np.flatnonzero(past), np.flatnonzero(fresh), dropped))
-    return found
+        n_dropped = int(in_window.sum() - is_test.sum())
+        splits.append(Split(np.flatnonzero(is_past), np.flatnonzero(is_test), n_dropped))
+    return splits
+
+
+def _check_known_times(moments: np.ndarray[Any, Any]) -> None:
+    """Refuse times of which some are missing."""
+    if moments.dtype.kind in "mM":
+        is_missing = np.isnat(moments)
+    else:
+        # NaN differs from itself; times may be of any type that can be compared.
+        is_missing = moments != moments
+    if np.any(is_missing):
+        raise invalid("times", f"must be known in every row; {is_missing.sum()} are missing.")
+
+
+def _window_starts(moments: np.ndarray[Any, Any], n_splits: int, test_share: float) -> list[Any]:
+    """The moment at which each test window starts: they divide the last rows into equal numbers."""
+    ordered = np.sort(moments)
+    n_rows = len(ordered)
+    starts = []
+    for number in range(n_splits):
+        share_before = 1 - test_share + test_share * number / n_splits
+        row = round(n_rows * share_before)
+        # At least one row on either side.
+        starts.append(ordered[min(max(row, 1), n_rows - 1)])
+    return starts
 
 
 def folds(groups: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntArray, IntArray]]:
@@ -120,18 +158,22 @@ def folds(groups: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     Large groups are dealt first, each to the smallest fold so far. With fewer groups than folds there is
     a fold per group.
     """
-    numbers, sizes = _checked(groups, several=True)
+    group_of_row, sizes = _checked(groups, several=True)
     if n_folds < 2:
         raise invalid("n_folds", f"must be at least 2; got {n_folds}.")
     n_folds = min(n_folds, len(sizes))
     order = np.random.default_rng(seed).permutation(len(sizes))
-    fold_of = np.zeros(len(sizes), np.intp)
-    filled = np.zeros(n_folds, np.intp)
+    fold_of_group = np.zeros(len(sizes), np.intp)
+    fold_sizes = np.zeros(n_folds, np.intp)
     for group in order[np.argsort(-sizes[order], kind="stable")]:
-        fold_of[group] = np.argmin(filled)
-        filled[fold_of[group]] += sizes[group]
-    dealt = fold_of[numbers]
-    return [(np.flatnonzero(dealt != k), np.flatnonzero(dealt == k)) for k in range(n_folds)]
+        smallest = np.argmin(fold_sizes)
+        fold_of_group[group] = smallest
+        fold_sizes[smallest] += sizes[group]
+    fold_of_row = fold_of_group[group_of_row]
+    folds = []
+    for fold in range(n_folds):
+        folds.append((np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)))
+    return folds
 
 
 def _checked(groups: ArrayLike, several: bool = False) -> tuple[IntArray, IntArray]:
@@ -155,10 +197,9 @@ def _check_splits(n_splits: int, test_share: float) -> None:
 
 def time_values(name: str, column: Any) -> np.ndarray[Any, Any]:
     """An Arrow column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n_rows,)."""
-    rows = len(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = _parsed_times(name, column)
     elif pa.types.is_temporal(kind):
@@ -170,20 +211,23 @@ def time_values(name: str, column: Any) -> np.ndarray[Any, Any]:
     if column.null_count:
         raise DataFileError(
             f"column {name!r} must have a value in every row to split by time; {column.null_count} of "
-            f"{rows} are empty."
+            f"{len(column)} are empty."
         )
     values: np.ndarray[Any, Any] = column.to_numpy()
     return values
 
 
 def _parsed_times(name: str, column: Any) -> Any:
+    """Numbers or dates of a column of texts."""
     # With a zone such as +02:00 or Z last.
     for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
             times = column.cast(kind)
         except pa.ArrowInvalid:
             continue
-        return times if kind == pa.float64() else times.cast(pa.timestamp("us"), safe=False)
+        if kind == pa.float64():
+            return times
+        return times.cast(pa.timestamp("us"), safe=False)
     example = next((value for value in column.to_pylist() if value is not None), None)
     raise DataFileError(
         f"column {name!r} must hold numbers or dates such as 2026-01-31T12:00:00 to split by time; got "

@@ -11,6 +11,7 @@ import difflib
 import glob
 import gzip
 import io
+import itertools
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -46,19 +47,24 @@ SUFFIXES = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather"
 #: Files that ``read_columns`` reads.
 COLUMN_SUFFIXES = (".parquet", ".csv", ".jsonl")
 PICKLES = (".pkl", ".pickle")
+#: What separates the cells of a text file.
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 #: The name of the standard input.
 STDIN = "-"
 #: Column with the file of each row, where several files are one table.
 SOURCE_FILE = "source_file"
 # Types are inferred from one block: as large as the file, so that a late value counts too.
-MIN_BLOCK, MAX_BLOCK = 1 << 20, 2**31 - 1
+MIN_BLOCK = 1 << 20
+MAX_BLOCK = 2**31 - 1
 #: Words for right and wrong, in upper or lower case.
 TRUTHS = {
     **dict.fromkeys(("yes", "y", "true", "t", "right", "correct", "pass", "passed"), 1.0),
     **dict.fromkeys(("no", "n", "false", "f", "wrong", "incorrect", "fail", "failed"), 0.0),
 }
-# Bytes that show the columns of a CSV file and their types, and rows that show what they hold.
-PEEK, PEEK_ROWS = 1 << 22, 100
+# Bytes that show the columns of a CSV file and their types.
+PEEK = 1 << 22
+# Rows that show what the columns hold.
+PEEK_ROWS = 100
 
 
 @contextmanager
@@ -69,11 +75,14 @@ def naming(file: object) -> Iterator[None]:
     except OptionError:
         raise
     except (DataFileError, InvalidInputError) as error:
-        # An array has the name of the option that says which columns hold it.
-        rule = error.rule if isinstance(error, DataFileError) else None
-        place = f"{file}: {error.place}"
+        rule = None
+        if isinstance(error, DataFileError):
+            rule = error.rule
         raise DataFileError(
-            f"{file}: {error}", parameter=error.parameter, rule=rule, place=place
+            f"{file}: {error}",
+            parameter=error.parameter,
+            rule=rule,
+            place=f"{file}: {error.place}",
         ) from error
     except OSError as error:
         raise DataFileError(f"{file}: it cannot be read: {reason(error)}.") from error
@@ -111,9 +120,12 @@ def table_suffix(file: str | os.PathLike[str]) -> str:
     ('.csv', '.parquet')
     """
     path = Path(file)
-    compressed = path.suffix.lower() == ".gz"
-    suffix = Path(path.stem if compressed else path).suffix.lower()
-    return ".parquet" if suffix in (".parq", ".pq") else suffix
+    if path.suffix.lower() == ".gz":
+        path = Path(path.stem)
+    suffix = path.suffix.lower()
+    if suffix in (".parq", ".pq"):
+        return ".parquet"
+    return suffix
 
 
 def find_tables(source: str | os.PathLike[str]) -> list[Path]:
@@ -121,27 +133,49 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
     text = os.fspath(source)
     path = Path(text)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if _is_table(file))
-        if not files:
-            kinds = ", ".join(SUFFIXES)
-            raise DataFileError(f"the folder must hold files that end in {kinds}; found none.")
-        return files
+        return _tables_in_folder(path)
     if path.exists() or text == STDIN:
         return [path]
     if any(mark in text for mark in "*?["):
-        # Patterns may contain commas, too, but hardly ever do.
-        parts = [glob.glob(part.strip(), recursive=True) for part in text.split(",")]
-        files = [Path(name) for part in parts for name in sorted(part) if not Path(name).is_dir()]
-        if not files:
-            raise DataFileError(f"no file fits the pattern {short(text)}.")
+        return _matching_tables(text)
+    names = _comma_separated(text)
+    if len(names) > 1 and any(Path(name).exists() for name in names):
+        files = []
+        for name in names:
+            files += find_tables(name)
         return files
-    parts_named = [part.strip() for part in text.split(",") if part.strip()]
-    if len(parts_named) > 1 and any(Path(part).exists() for part in parts_named):
-        return [file for part in parts_named for file in find_tables(part)]
     return [path]
 
 
+def _comma_separated(text: str) -> list[str]:
+    """The names in a text, without the empty ones."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _tables_in_folder(folder: Path) -> list[Path]:
+    """All tables of a folder and of the folders in it."""
+    files = sorted(file for file in folder.rglob("*") if _is_table(file))
+    if not files:
+        kinds = ", ".join(SUFFIXES)
+        raise DataFileError(f"the folder must hold files that end in {kinds}; found none.")
+    return files
+
+
+def _matching_tables(patterns: str) -> list[Path]:
+    """All files that fit one of several patterns, in the order of these."""
+    files = []
+    # Patterns may contain commas, too, but hardly ever do.
+    for pattern in patterns.split(","):
+        for name in sorted(glob.glob(pattern.strip(), recursive=True)):
+            if not Path(name).is_dir():
+                files.append(Path(name))
+    if not files:
+        raise DataFileError(f"no file fits the pattern {short(patterns)}.")
+    return files
+
+
 def _is_table(file: Path) -> bool:
+    """Whether a file has the suffix of a table, and is neither hidden nor a note such as _SUCCESS."""
     return file.is_file() and file.name[0] not in "._" and table_suffix(file) in SUFFIXES
 
 
@@ -151,20 +185,34 @@ def read_table(source: Any, texts: Collection[str] = ()) -> Any:
     A source is a file, a pipe, ``"-"`` for the standard input, a folder, a pattern, or several files
     separated by commas or in a list. The columns ``texts`` of a file, names or patterns, are text whatever
     they look like: a prompt ``007`` is not a number.
+
+    Parameters
+    ----------
+    source : str, path-like, list of path-like or frame
+        What is read.
+    texts : collection of str, default=()
+        Columns that are read as text.
+
+    Returns
+    -------
+    pyarrow.Table
+        The rows; those of several files have their file in column ``source_file``.
     """
-    if isinstance(source, (str, os.PathLike)):
+    files = []
+    if _is_path(source):
         files = find_tables(source)
-    elif (
-        isinstance(source, (list, tuple))
-        and source
-        and all(isinstance(part, (str, os.PathLike)) for part in source)
-    ):
-        files = [file for part in source for file in find_tables(part)]
-    else:
+    elif isinstance(source, (list, tuple)) and all(_is_path(path) for path in source):
+        for path in source:
+            files += find_tables(path)
+    if not files:
         return _checked(_read_frame(source))
     if len(files) == 1:
         return _read_file(files[0], texts)
     return _joined(files, texts)
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike))
 
 
 def read_columns(source: Any) -> dict[str, list[Any]]:
@@ -172,6 +220,16 @@ def read_columns(source: Any) -> dict[str, list[Any]]:
 
     Cells of a .csv are texts as they stand in it: ``007`` is not 7. Keys that an object of a .jsonl lacks
     are None.
+
+    Parameters
+    ----------
+    source : str, path-like or frame
+        Path of the file, or a frame.
+
+    Returns
+    -------
+    dict of str to list
+        Name -> values.
 
     Examples
     --------
@@ -190,18 +248,26 @@ def read_columns(source: Any) -> dict[str, list[Any]]:
         suffix = check_file(file, COLUMN_SUFFIXES)
         if suffix == ".jsonl":
             return _columns_of(read_objects(file))
-        texts = ["*"] if suffix == ".csv" else []
+        texts = []
+        if suffix == ".csv":
+            texts = ["*"]
         columns = read_table(file, texts).to_pydict()
         return columns
 
 
 def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Columns of objects, in the order in which their keys appear."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    names: dict[str, None] = {}
+    for row in rows:
+        names.update(dict.fromkeys(row))
+    columns = {}
+    for name in names:
+        columns[name] = [row.get(name) for row in rows]
+    return columns
 
 
 def _read_file(file: Path, texts: Collection[str]) -> Any:
+    """Arrow table of one file, of a pipe or of the standard input."""
     try:
         if str(file) == STDIN:
             return _checked(_read_content(sys.stdin.buffer.read(), texts))
@@ -244,6 +310,7 @@ def _checked(table: Any) -> Any:
 
 
 def _decompressed(content: bytes) -> bytes:
+    """The content of a .gz file."""
     try:
         return gzip.decompress(content)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -262,27 +329,34 @@ def _read_content(content: bytes, texts: Collection[str], suffix: str = "") -> A
 
 
 def _suffix_by_content(content: bytes) -> str:
-    first = {b"PAR1": ".parquet", b"ARRO": ".feather", b"FEA1": ".feather", b"PK\3\4": ".xlsx"}
-    if content[:4] in first:
-        return first[content[:4]]
+    """The suffix that a file without a name would have."""
+    magic = {b"PAR1": ".parquet", b"ARRO": ".feather", b"FEA1": ".feather", b"PK\3\4": ".xlsx"}
+    if content[:4] in magic:
+        return magic[content[:4]]
     start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start[:1] in (b"{", b"["):
         return ".json"
     header = start.partition(b"\n")[0]
-    return ".tsv" if b"\t" in header and b"," not in header else ".csv"
+    if b"\t" in header and b"," not in header:
+        return ".tsv"
+    return ".csv"
 
 
 def _read_source(source: Path | bytes, suffix: str, texts: Collection[str]) -> Any:
+    """Arrow table of a file or of its content, in the format of this suffix."""
     if suffix in (".parquet", ".feather"):
         return _read_binary(source, suffix)
     if suffix == ".xlsx":
         return _read_sheet(source, texts)
-    if suffix in (".csv", ".tsv"):
-        return _read_csv(source, texts, "\t" if suffix == ".tsv" else ",")
-    return (_read_json if suffix == ".json" else _read_json_lines)(source, texts)
+    if suffix in DELIMITERS:
+        return _read_csv(source, texts, DELIMITERS[suffix])
+    if suffix == ".json":
+        return _read_json(source, texts)
+    return _read_json_lines(source, texts)
 
 
 def _read_frame(source: Any) -> Any:
+    """Arrow table of a frame of another library."""
     try:
         if hasattr(source, "iloc") and hasattr(source, "columns"):
             return _read_pandas(source)
@@ -303,7 +377,7 @@ def _read_pandas(frame: Any) -> Any:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         names = [str(name) for name in frame.columns]
-        arrays = [_pandas_column(frame.iloc[:, place]) for place in range(len(names))]
+        arrays = [_pandas_column(frame.iloc[:, index]) for index in range(len(names))]
         return pa.table(arrays, names=names)
 
 
@@ -312,12 +386,16 @@ def _pandas_column(column: Any) -> Any:
     try:
         return pa.array(column, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        values = [value.item() if isinstance(value, np.generic) else value for value in column]
-        is_missing = [isinstance(value, float) and math.isnan(value) for value in values]
-        known = [
-            None if missing else value for value, missing in zip(values, is_missing, strict=True)
-        ]
-        return infer_array(known)
+        return infer_array([_python_value(value) for value in column])
+
+
+def _python_value(value: Any) -> Any:
+    """A cell of a pandas frame as a Python value; None for NaN."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
 
 
 def peek_table(file: Path) -> Any:
@@ -334,33 +412,40 @@ def peek_table(file: Path) -> Any:
 
 
 def _first_rows(file: Path) -> Any:
+    """The first rows of a file that can be read in part; None for another one."""
     suffix = table_suffix(file)
-    compressed = file.suffix.lower() == ".gz"
-    if suffix == ".parquet" and not compressed:
+    is_compressed = file.suffix.lower() == ".gz"
+    if suffix == ".parquet" and not is_compressed:
         opened = parquet.ParquetFile(file, buffer_size=MIN_BLOCK)
-        first = next(opened.iter_batches(PEEK_ROWS), None)
-        return pa.Table.from_batches([] if first is None else [first], opened.schema_arrow)
+        first_batches = list(itertools.islice(opened.iter_batches(PEEK_ROWS), 1))
+        return pa.Table.from_batches(first_batches, opened.schema_arrow)
     if suffix in (".csv", ".tsv"):
         options = arrow_csv.ReadOptions(block_size=PEEK)
         # Arrow decompresses by the suffix.
-        reader = arrow_csv.open_csv(file, options, _parse_options(suffix))
+        reader = arrow_csv.open_csv(file, options, _parse_options(DELIMITERS[suffix]))
         return pa.Table.from_batches([next(iter(reader))[:PEEK_ROWS]])
     return None
 
 
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataFileError(f"{rule}; {min(twice)!r} appears twice.")
+    """Refuse names of which two are equal."""
+    repeated = _repeated(names)
+    if repeated:
+        raise DataFileError(f"{rule}; {min(repeated)!r} appears twice.")
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    """Names that appear more than once, in the order of their first appearance."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def validate_columns(table: Any) -> Any:
     """The table with categories decoded; refused if a column is broken."""
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
+    for index, name in enumerate(table.column_names):
+        column = table.column(index)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-            table = table.set_column(place, name, column)
+            table = table.set_column(index, name, column)
         try:
             column.validate(full=True)
         except pa.ArrowException as error:
@@ -371,6 +456,7 @@ def validate_columns(table: Any) -> Any:
 
 
 def _read_binary(source: Path | bytes, suffix: str) -> Any:
+    """Arrow table of a .parquet or .feather file."""
     try:
         if suffix == ".feather":
             from pyarrow import feather
@@ -383,116 +469,186 @@ def _read_binary(source: Path | bytes, suffix: str) -> Any:
 
 def _read_sheet(source: Path | bytes, texts: Collection[str]) -> Any:
     """Arrow table of the only sheet of an Excel workbook that has rows."""
+    sheets = _load_sheets(source)
+    if len(sheets) != 1:
+        raise DataFileError(
+            f"a workbook must have one sheet with rows; got {listed(list(sheets))}. Save the sheet as .csv."
+        )
+    ((header, *rows),) = sheets.values()
+    check_names([str(name) for name in header if name is not None])
+    columns = {}
+    for index, name in enumerate(header):
+        cells = _sheet_column(rows, index, as_text=name in texts)
+        if name is None:
+            if _has_value(cells):
+                raise DataFileError(
+                    f"every column must have a name in the first row; column {index + 1} has none."
+                )
+            continue
+        columns[str(name)] = infer_array(cells)
+    return pa.table(columns)
+
+
+def _sheet_column(rows: Sequence[Sequence[Any]], index: int, as_text: bool) -> list[Any]:
+    """The cells of a column of a sheet; None where one is empty, or its row ends before it."""
+    cells = []
+    for row in rows:
+        cell = None
+        if index < len(row):
+            cell = row[index]
+        if as_text and cell is not None:
+            cell = str(cell)
+        cells.append(cell)
+    return cells
+
+
+def _has_value(cells: Iterable[Any]) -> bool:
+    """Whether a cell of a row or of a column of a sheet is not empty."""
+    return any(cell is not None for cell in cells)
+
+
+# What openpyxl raises where a file is not a workbook, or is cut off.
+_BROKEN_WORKBOOK = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    SyntaxError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def _load_sheets(source: Path | bytes) -> dict[str, list[Sequence[Any]]]:
+    """Title -> rows that are not empty, for the sheets of an Excel workbook that have some."""
     try:
         import openpyxl
     except ImportError as error:
         raise MissingExtraError(
             f"an .xlsx file is read with openpyxl: {install_hint('excel')}. Or save the sheet as .csv."
         ) from error
+    sheets = {}
     try:
-        content = source if isinstance(source, bytes) else source.read_bytes()
-        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-        sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
-    except (
-        *(OSError, ValueError, KeyError, EOFError, SyntaxError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
+        book = openpyxl.load_workbook(io.BytesIO(_content(source)), read_only=True, data_only=True)
+        for sheet in book.worksheets:
+            rows = [row for row in sheet.iter_rows(values_only=True) if _has_value(row)]
+            if rows:
+                sheets[sheet.title] = rows
+    except _BROKEN_WORKBOOK as error:
         raise unreadable(".xlsx", error) from error
-    filled = {
-        title: [row for row in rows if any(cell is not None for cell in row)]
-        for title, rows in sheets.items()
-    }
-    filled = {title: rows for title, rows in filled.items() if rows}
-    if len(filled) != 1:
-        raise DataFileError(
-            f"a workbook must have one sheet with rows; got {listed(list(filled))}. Save the sheet as .csv."
-        )
-    header, *rows = next(iter(filled.values()))
-    columns: dict[str, Any] = {}
-    check_names([str(name) for name in header if name is not None])
-    for place, name in enumerate(header):
-        cells = [row[place] if place < len(row) else None for row in rows]
-        if name is None and any(cell is not None for cell in cells):
-            raise DataFileError(
-                f"every column must have a name in the first row; column {place + 1} has none."
-            )
-        if name in texts:
-            cells = [cell if cell is None else str(cell) for cell in cells]
-        if name is not None:
-            columns[str(name)] = infer_array(cells)
-    return pa.table(columns)
+    return sheets
+
+
+def _content(source: Path | bytes) -> bytes:
+    """The bytes of a file."""
+    if isinstance(source, bytes):
+        return source
+    return source.read_bytes()
 
 
 def _arrow_input(source: Path | bytes) -> Any:
-    return pa.BufferReader(source) if isinstance(source, bytes) else source
+    """A file as the readers of Arrow take it."""
+    if isinstance(source, bytes):
+        return pa.BufferReader(source)
+    return source
 
 
 def _block(source: Path | bytes) -> int:
-    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    """Size of the block by which Arrow infers types: that of the file, within limits."""
+    if isinstance(source, bytes):
+        size = len(source)
+    else:
+        size = source.stat().st_size
     return min(max(size + 1, MIN_BLOCK), MAX_BLOCK)
 
 
-def _parse_options(suffix_or_mark: str) -> Any:
-    mark = "\t" if suffix_or_mark in (".tsv", "\t") else ","
-    return arrow_csv.ParseOptions(newlines_in_values=True, delimiter=mark)
+def _parse_options(delimiter: str) -> Any:
+    """How Arrow divides a CSV file into cells."""
+    return arrow_csv.ParseOptions(newlines_in_values=True, delimiter=delimiter)
 
 
-def _read_csv(source: Path | bytes, texts: Collection[str], mark: str = ",") -> Any:
+def _read_csv(source: Path | bytes, texts: Collection[str], delimiter: str = ",") -> Any:
+    """Arrow table of a CSV file; ``texts`` are names and patterns of columns that are text."""
+    table = _parse_csv(source, texts, delimiter)
+    _check_separator(table.column_names, delimiter)
+    # Arrow takes names only. A column that fits a pattern and was read as numbers is read again, as text.
+    mistaken = set()
+    for field in table.schema:
+        if not is_string(field.type) and any(fnmatchcase(field.name, text) for text in texts):
+            mistaken.add(field.name)
+    if mistaken:
+        return _read_csv(source, {*texts, *mistaken}, delimiter)
+    return table
+
+
+def _parse_csv(source: Path | bytes, texts: Collection[str], delimiter: str) -> Any:
+    """Arrow table of a CSV file; where Arrow fails, an error that names the first line that is wrong."""
     options = arrow_csv.ReadOptions(block_size=_block(source))
     types = arrow_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
     try:
-        table = arrow_csv.read_csv(_arrow_input(source), options, _parse_options(mark), types)
-        names = table.column_names
+        table = arrow_csv.read_csv(_arrow_input(source), options, _parse_options(delimiter), types)
+        # Names that are not UTF-8 are an error here.
+        _ = table.column_names
     except (pa.ArrowException, UnicodeDecodeError) as error:
         text = _decode(source)
         # Before the rows: commas in them, such as those of decimals, are not what is wrong.
-        _check_separator(next(iter(text.splitlines()), "").split(","), mark)
-        _check_rows(text, mark)
-        raise unreadable(".csv" if mark == "," else ".tsv", error) from error
+        _check_separator(next(iter(text.splitlines()), "").split(","), delimiter)
+        _check_rows(text, delimiter)
+        suffix = ".csv"
+        if delimiter == "\t":
+            suffix = ".tsv"
+        raise unreadable(suffix, error) from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
         # Arrow reads text that is not UTF-8 as bytes.
         _decode(source)
-    _check_separator(names, mark)
-    guessed = [field.name for field in table.schema if not is_string(field.type)]
-    meant = {name for name in guessed for text in texts if fnmatchcase(name, text)}
-    return _read_csv(source, {*texts, *meant}, mark) if meant else table
+    return table
 
 
-def _check_separator(names: Sequence[str], mark: str) -> None:
+def _check_separator(names: Sequence[str], delimiter: str) -> None:
     """Refuse a header without commas that has another separator."""
-    separator = next((other for other in (";", "\t", "|") if other in names[0]), None)
-    if len(names) == 1 and separator and mark == ",":
-        found = f"one column {names[0]!r}: is the separator {separator!r}?"
-        remedy = "Name the file .tsv" if separator == "\t" else "Save it with commas, 0.5 for 0,5"
-        raise DataFileError(f"columns must be separated by commas; found {found} {remedy}.")
+    if len(names) != 1 or delimiter != ",":
+        return
+    separator = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
+    if separator is None:
+        return
+    remedy = "Save it with commas, 0.5 for 0,5"
+    if separator == "\t":
+        remedy = "Name the file .tsv"
+    raise DataFileError(
+        f"columns must be separated by commas; found one column {names[0]!r}: is the separator "
+        f"{separator!r}? {remedy}."
+    )
 
 
 def _decode(source: Path | bytes) -> str:
     """Text of a file; an error that names the first line that is not UTF-8."""
-    content = source if isinstance(source, bytes) else source.read_bytes()
+    content = _content(source)
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataFileError("its text is UTF-16; save it as UTF-8.")
     try:
         return content.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         before = content[: error.start]
-        line, place = before.count(b"\n") + 1, error.start - before.rfind(b"\n") - 1
+        line = before.count(b"\n") + 1
+        position = error.start - before.rfind(b"\n") - 1
         raise DataFileError(
-            f"line {line} is not UTF-8 (byte 0x{content[error.start]:02x} at position {place}; Latin-1 or "
-            f"Windows-1252, perhaps); save the file as UTF-8."
+            f"line {line} is not UTF-8 (byte 0x{content[error.start]:02x} at position {position}; Latin-1 "
+            f"or Windows-1252, perhaps); save the file as UTF-8."
         ) from error
 
 
-def _check_rows(text: str, mark: str) -> None:
+def _check_rows(text: str, delimiter: str) -> None:
     """Refuse the first row of a CSV file with too many or too few cells."""
-    records = csv_records(text, mark)
+    delimiters = "commas"
+    if delimiter == "\t":
+        delimiters = "tabs"
+    records = csv_records(text, delimiter)
     for record in records:
         n_columns = records[0].n_cells
         if record.n_cells != n_columns:
             raise DataFileError(
                 f"line {record.line} has {counted(record.n_cells, 'column')} where the header has "
-                f"{n_columns}; a text with {'commas' if mark == ',' else 'tabs'}, quotes or line "
-                f"breaks must stand in double quotes."
+                f"{n_columns}; a text with {delimiters}, quotes or line breaks must stand in double quotes."
             )
 
 
@@ -509,6 +665,7 @@ def csv_records(text: str, delimiter: str) -> list[CsvRecord]:
     lines = list(io.StringIO(text, newline=""))
     records = []
     n_read = 0
+    # The limit holds for the whole process: it is put back afterwards.
     limit = csv.field_size_limit(MAX_BLOCK)
     try:
         reader = csv.reader(iter(lines), delimiter=delimiter)
@@ -531,7 +688,7 @@ def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
     """
     text = _decode(source)
     try:
-        found = json.loads(text, object_pairs_hook=unique_keys)
+        content = json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError as error:
         raise unreadable(".json", error) from error
     except DataFileError:
@@ -540,52 +697,86 @@ def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
         if "\n" in text.strip() and text.lstrip()[:1] == "{" and "Extra data" in str(error):
             return _read_json_lines(source, texts)
         raise DataFileError(f"it is not a readable .json file ({error}).") from error
-    if isinstance(found, dict):
-        if len(found) == 1 and _is_rows(next(iter(found.values()))):
-            found = next(iter(found.values()))
-        elif _is_by_index(found):
-            # As pandas writes a frame: {column: {index: value}}.
-            columns = [list(column.values()) for column in found.values()]
-            found = [dict(zip(found, row, strict=True)) for row in zip(*columns, strict=True)]
-        elif found and all(isinstance(column, list) for column in found.values()):
-            lengths = {len(column) for column in found.values()}
-            if len(lengths) == 1:
-                return pa.table({name: infer_array(column) for name, column in found.items()})
-        elif found:
-            found = [found]
-    if not _is_rows(found):
+    if isinstance(content, dict) and _is_by_column(content):
+        return pa.table({name: infer_array(column) for name, column in content.items()})
+    rows = _rows_of(content)
+    if rows is None:
         raise DataFileError(
             "a .json file must hold a list of objects, one per row, or one list per column; it is "
             f"{short(text.strip())}."
         )
-    lines = "\n".join(json.dumps(row) for row in found)
-    return _read_json_lines(lines.encode(), texts) if found else _table_of(found)
+    if not rows:
+        return table_of_objects(rows)
+    lines = "\n".join(json.dumps(row) for row in rows)
+    return _read_json_lines(lines.encode(), texts)
 
 
-def _is_by_index(found: dict[str, Any]) -> bool:
-    columns = list(found.values())
-    if not columns or not all(isinstance(column, dict) for column in columns):
+def _rows_of(content: Any) -> list[dict[str, Any]] | None:
+    """The rows of a JSON value: a list of objects, or one of the shapes that stand for it; None if none."""
+    if _is_rows(content):
+        rows: list[dict[str, Any]] = content
+        return rows
+    if not isinstance(content, dict) or not content:
+        return None
+    values = list(content.values())
+    if len(values) == 1 and _is_rows(values[0]):
+        # A list of objects under a name, such as {"data": [...]}.
+        rows = values[0]
+        return rows
+    if _is_by_index(content):
+        # As pandas writes a frame: {column: {index: value}}.
+        cells = [column.values() for column in values]
+        return [dict(zip(content, row, strict=True)) for row in zip(*cells, strict=True)]
+    if _are_all(values, list):
+        return None
+    return [content]
+
+
+def _is_by_column(content: dict[str, Any]) -> bool:
+    """Whether an object has equally long lists of values, and not one list of objects."""
+    values = list(content.values())
+    if not values or not _are_all(values, list):
+        return False
+    if len(values) == 1 and _is_rows(values[0]):
+        return False
+    return len(set(map(len, values))) == 1
+
+
+def _is_by_index(content: dict[str, Any]) -> bool:
+    """Whether an object has objects with the same numbers as keys: ``{column: {"0": value, ...}}``."""
+    columns = list(content.values())
+    if not columns or not _are_all(columns, dict):
         return False
     index = list(columns[0])
-    return all(key.isdigit() for key in index) and all(list(c) == index for c in columns)
+    if not all(key.isdigit() for key in index):
+        return False
+    return all(list(column) == index for column in columns)
 
 
 def _is_rows(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
+    """Whether a value is a list of objects."""
+    return isinstance(value, list) and _are_all(value, dict)
 
 
-def _table_of(rows: list[dict[str, Any]]) -> Any:
+def _are_all(values: Iterable[Any], kind: type) -> bool:
+    """Whether all values are of a type; also if there are none."""
+    return all(isinstance(value, kind) for value in values)
+
+
+def table_of_objects(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Arrow table of objects; keys that one of them lacks are empty."""
     return pa.table({name: infer_array(values) for name, values in _columns_of(rows).items()})
 
 
 def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
     """Arrow table of a file with one JSON object per line; a key that a line lacks is empty there."""
     try:
-        with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as lines:
-            first = json.loads(next((line for line in lines if line.strip()), b""))
+        first = json.loads(_first_line(source))
         # Arrow would read texts such as dates as dates.
         names = [name for name in first if name in texts and isinstance(first[name], str)]
-        schema = pa.schema([(name, pa.string()) for name in names]) if names else None
+        schema = None
+        if names:
+            schema = pa.schema(dict.fromkeys(names, pa.string()))
         parse = arrow_json.ParseOptions(explicit_schema=schema)
         options = arrow_json.ReadOptions(block_size=_block(source))
         table = arrow_json.read_json(_arrow_input(source), options, parse)
@@ -594,22 +785,42 @@ def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
     except (pa.ArrowException, TypeError, ValueError):
         # Numbers among booleans, or a broken line or a key twice: Python reads the former and names the
         # latter.
-        return _table_of(read_objects(source))
+        return table_of_objects(read_objects(source))
+
+
+def _first_line(source: Path | bytes) -> bytes:
+    """The first line of a file that is not empty; nothing if there is none."""
+    if isinstance(source, bytes):
+        return _first_filled(io.BytesIO(source))
+    with open(source, "rb") as lines:
+        return _first_filled(lines)
+
+
+def _first_filled(lines: Iterable[bytes]) -> bytes:
+    for line in lines:
+        if line.strip():
+            return line
+    return b""
 
 
 def read_objects(source: Path | bytes) -> list[dict[str, Any]]:
-    """The objects of a file with one JSON object per line; a line that is none is refused."""
-    lines = enumerate(_decode(source).split("\n"), start=1)
-    return [_parse(number, line) for number, line in lines if line.strip()]
+    """The objects of a file with one JSON object per line; any other line is refused."""
+    objects = []
+    for number, line in enumerate(_decode(source).split("\n"), start=1):
+        if line.strip():
+            objects.append(_parse_line(number, line))
+    return objects
 
 
-def _parse(number: int, line: str) -> dict[str, Any]:
+def _parse_line(number: int, line: str) -> dict[str, Any]:
+    """The object of a line; ``number`` is that of the line, for messages."""
     reason = ""
     try:
-        found = json.loads(line, object_pairs_hook=unique_keys)
-        if isinstance(found, dict):
-            json.dumps(found, ensure_ascii=False).encode()
-            return found
+        value = json.loads(line, object_pairs_hook=unique_keys)
+        if isinstance(value, dict):
+            # An error if it holds half a character, which no file can hold.
+            json.dumps(value, ensure_ascii=False).encode()
+            return value
     except DataFileError as error:
         raise DataFileError(f"line {number}: {error}") from error
     except UnicodeEncodeError as error:
@@ -628,15 +839,15 @@ def unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     {'small': 1, 'large': 0}
     """
     pairs = list(pairs)
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        values = listed([short(value) for key, value in pairs if key == twice])
-        raise DataFileError(
-            f"the keys of an object must differ; {short(twice)} appears twice, with {values}. Keep one of "
-            f"them."
-        )
-    return found
+    by_key = dict(pairs)
+    if len(by_key) == len(pairs):
+        return by_key
+    repeated = _repeated(key for key, _ in pairs)[0]
+    values = listed([short(value) for key, value in pairs if key == repeated])
+    raise DataFileError(
+        f"the keys of an object must differ; {short(repeated)} appears twice, with {values}. Keep one of "
+        f"them."
+    )
 
 
 def infer_array(values: list[Any]) -> Any:
@@ -645,60 +856,115 @@ def infer_array(values: list[Any]) -> Any:
     Values that have no common type become texts. Fields of objects, and of objects in lists, are inferred
     one by one.
 
+    Parameters
+    ----------
+    values : list
+        Python values; None where one is missing.
+
+    Returns
+    -------
+    pyarrow.Array
+        As many values.
+
     Examples
     --------
     >>> infer_array([1, True, None]).to_pylist(), infer_array([1, "two"]).to_pylist()
     ([1.0, 1.0, None], ['1', 'two'])
     """
     known = [value for value in values if value is not None]
-    kinds = {type(value) for value in known}
+    types = set(map(type, known))
     try:
-        if bool in kinds and len(kinds) > 1 and kinds <= {bool, int, float}:
-            values = [None if value is None else float(value) for value in values]
+        if bool in types and len(types) > 1 and types <= {bool, int, float}:
+            return pa.array([_float(value) for value in values])
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        if kinds == {dict}:
-            names = dict.fromkeys(name for value in known for name in value)
-            fields = [infer_array([(value or {}).get(name) for value in values]) for name in names]
-            missing = pa.array([value is None for value in values])
-            return pa.StructArray.from_arrays(fields, list(names), mask=missing)
-        if kinds == {list} and all(isinstance(entry, dict) for value in known for entry in value):
-            ends = np.cumsum([0, *(len(value or ()) for value in values)])
-            entries = infer_array([entry for value in known for entry in value])
-            return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries)
-        texts = [
-            value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
-            for value in values
-        ]
-        return pa.array(texts, pa.string())
+        # The values have no common type.
+        pass
+    if types == {dict}:
+        return _infer_objects(values)
+    if types == {list} and _hold_objects(known):
+        return _infer_lists_of_objects(values)
+    return pa.array([_as_text(value) for value in values], pa.string())
+
+
+def _float(value: Any) -> float | None:
+    if value is None:
+        return None
+    return float(value)
+
+
+def _hold_objects(lists: list[list[Any]]) -> bool:
+    """Whether all entries of all lists are objects."""
+    for entries in lists:
+        if not _are_all(entries, dict):
+            return False
+    return True
+
+
+def _infer_objects(values: list[dict[str, Any] | None]) -> Any:
+    """An Arrow array of objects whose fields are inferred one by one."""
+    columns = _columns_of([value or {} for value in values])
+    # Fields of a missing object are missing, too; only those of the others count.
+    arrays = [infer_array(column) for column in columns.values()]
+    is_missing = pa.array([value is None for value in values])
+    return pa.StructArray.from_arrays(arrays, list(columns), mask=is_missing)
+
+
+def _infer_lists_of_objects(values: list[list[dict[str, Any]] | None]) -> Any:
+    """An Arrow array of lists of objects whose fields are inferred one by one."""
+    entries: list[dict[str, Any]] = []
+    # List i has the entries from offset i to offset i + 1; a missing list has none.
+    offsets = [0]
+    for value in values:
+        entries += value or []
+        offsets.append(len(entries))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), infer_array(entries))
+
+
+def _as_text(value: Any) -> str | None:
+    """A value as text; objects and numbers as JSON."""
+    if isinstance(value, str | None):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 # Columns
 
 
-def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str]) -> list[str]:
+def choose_columns(parameter: str, named: str | Sequence[str], columns: Sequence[str]) -> list[str]:
     """Columns named by a list, or by comma-separated names and patterns such as ``"age, f_*"``.
 
-    ``what`` is the parameter that names them, for error messages.
+    ``parameter`` is the one that names them, for error messages.
     """
-    by_pattern = isinstance(wanted, str)
-    parts = wanted.split(",") if isinstance(wanted, str) else wanted
-    names = [part.strip() for part in parts if part.strip()] if by_pattern else parts
+    names = named
+    patterns_allowed = False
+    if isinstance(named, str):
+        names = _comma_separated(named)
+        patterns_allowed = True
     chosen: dict[str, None] = {}
     for name in names:
+        matching = []
         if name in columns:
-            found = [name]
-        else:
-            found = [column for column in columns if by_pattern and fnmatchcase(column, name)]
-        if not found:
-            close = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; found {listed(columns)}."
-            rule = f"must name columns of the file; {name!r} is not one{hint}"
-            raise DataFileError(parameter=what, rule=rule)
-        chosen.update(dict.fromkeys(found))
+            matching = [name]
+        elif patterns_allowed:
+            matching = [column for column in columns if fnmatchcase(column, name)]
+        if not matching:
+            raise _unknown_column(parameter, name, columns)
+        chosen.update(dict.fromkeys(matching))
     if not chosen:
-        raise DataFileError(parameter=what, rule=f"must name at least one column; got {wanted!r}.")
+        rule = f"must name at least one column; got {named!r}."
+        raise DataFileError(parameter=parameter, rule=rule)
     return list(chosen)
+
+
+def _unknown_column(parameter: str, name: str, columns: Sequence[str]) -> DataFileError:
+    """The error for a name that no column has."""
+    hint = f"; found {listed(columns)}."
+    similar = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
+    if similar:
+        hint = f"; did you mean {similar[0]!r}?"
+    rule = f"must name columns of the file; {name!r} is not one{hint}"
+    return DataFileError(parameter=parameter, rule=rule)
 
 
 def is_numeric(kind: Any) -> bool:
@@ -708,18 +974,44 @@ def is_numeric(kind: Any) -> bool:
     return any(fits(kind) for fits in tests)
 
 
+def is_scalar(kind: Any) -> bool:
+    """Whether an Arrow type is a number or a text."""
+    return is_numeric(kind) or is_string(kind)
+
+
 def is_string(kind: Any) -> bool:
+    """Whether an Arrow type is text."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
 def is_list(kind: Any) -> bool:
-    test = pa.types
-    return bool(test.is_list(kind) or test.is_large_list(kind) or test.is_fixed_size_list(kind))
+    """Whether an Arrow type is a list, of any length or of a fixed one."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_text(kind: Any) -> bool:
     """Whether an Arrow type is text, or a list of texts."""
     return is_string(kind) or (is_list(kind) and is_string(kind.value_type))
+
+
+def text_columns(schema: Any) -> list[str]:
+    """Names of the columns that are text, or lists of texts."""
+    return columns_of_type(schema, is_text)
+
+
+def columns_of_type(schema: Any, fits: Callable[[Any], bool]) -> list[str]:
+    """Names of the columns of a table, or of the fields of an object, whose type fits."""
+    return [field.name for field in schema if fits(field.type)]
+
+
+def names_except(names: Iterable[str], left_out: Collection[str | None]) -> list[str]:
+    """Names without those that are left out, in their order.
+
+    >>> names_except(["prompt", "score", "id"], {"score"})
+    ['prompt', 'id']
+    """
+    return [name for name in names if name not in left_out]
 
 
 def column_kind(kind: Any) -> str:
@@ -732,8 +1024,10 @@ def column_kind(kind: Any) -> str:
         return "vectors"
     if is_text(kind):
         return "lists of texts"
-    # A column without any value fits every kind.
-    return "nothing" if pa.types.is_null(kind) else str(kind)
+    if pa.types.is_null(kind):
+        # A column without any value fits every kind.
+        return "nothing"
+    return str(kind)
 
 
 def numbers(name: str, column: Any, truths: bool = False) -> Any:
@@ -744,40 +1038,58 @@ def numbers(name: str, column: Any, truths: bool = False) -> Any:
     """
     if is_string(column.type):
         parsed = parse_numbers(column, truths)
-        column = column if parsed is None else parsed
+        if parsed is not None:
+            column = parsed
     if not (is_numeric(column.type) or pa.types.is_null(column.type)):
-        example = first_text(column, TRUTHS if truths else ())
-        shown = "" if example is None else f" such as {short(example)}"
-        kind = "text" if is_string(column.type) else column.type
-        allowed = (
-            "numbers such as 0.5 or 1, or yes and no" if truths else "numbers, such as 0.5 or 1"
-        )
-        remedy = "" if example is None else f" Write only {allowed}."
-        raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}{shown}.{remedy}")
-    kind = pa.float32() if column.type == pa.float32() else pa.float64()
+        raise _no_numbers(name, column, truths)
+    arrow_type = pa.float64()
+    dtype: type[np.floating[Any]] = np.float64
+    if column.type == pa.float32():
+        arrow_type = pa.float32()
+        dtype = np.float32
     # to_numpy imports pandas, and a cast the functions of Arrow, which takes longer than most tables.
-    types = pa.types
-    plain = types.is_floating(column.type) or types.is_integer(column.type)
-    if column.null_count or not plain:
-        column = column.cast(kind, safe=False)
+    is_plain = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
+    if column.null_count or not is_plain:
+        column = column.cast(arrow_type, safe=False)
     if column.null_count:
         column = column.fill_null(float("nan"))
-    wanted = np.float32 if kind == pa.float32() else np.float64
-    parts = [np.from_dlpack(chunk).astype(wanted) for chunk in column.chunks]
-    return np.concatenate(parts) if parts else np.empty(0, wanted)
+    chunks = [np.from_dlpack(chunk).astype(dtype) for chunk in column.chunks]
+    if not chunks:
+        return np.empty(0, dtype)
+    return np.concatenate(chunks)
+
+
+def _no_numbers(name: str, column: Any, truths: bool) -> DataFileError:
+    """The error for a column that must hold numbers, or with ``truths`` words for right and wrong."""
+    allowed = "numbers, such as 0.5 or 1"
+    words: Collection[str] = ()
+    if truths:
+        allowed = "numbers such as 0.5 or 1, or yes and no"
+        words = TRUTHS
+    contents = str(column.type)
+    if is_string(column.type):
+        contents = "text"
+    example = first_text(column, words)
+    if example is None:
+        return DataFileError(f"column {name!r} must hold numbers; it holds {contents}.")
+    return DataFileError(
+        f"column {name!r} must hold numbers; it holds {contents} such as {short(example)}. Write only "
+        f"{allowed}."
+    )
 
 
 def parse_numbers(column: Any, truths: bool = False) -> Any:
-    """Numbers of a column of texts; None where one of the texts is no number."""
+    """Numbers of a column of texts; None where one of the texts is not a number."""
     words = {"true": 1.0, "false": 0.0, "": None, "none": None, "null": None, "n/a": None}
-    words |= TRUTHS if truths else {}
+    if truths:
+        words |= TRUTHS
     values: list[float | None] = []
     for text in column.to_pylist():
-        plain = (text or "").strip()
-        if plain.lower() in words:
-            values.append(words[plain.lower()])
-        elif is_number(plain):
-            values.append(float(plain))
+        stripped = (text or "").strip()
+        if stripped.lower() in words:
+            values.append(words[stripped.lower()])
+        elif is_number(stripped):
+            values.append(float(stripped))
         else:
             return None
     return pa.chunked_array([pa.array(values, pa.float64())])
@@ -785,22 +1097,25 @@ def parse_numbers(column: Any, truths: bool = False) -> Any:
 
 def number_matrix(table: Any, names: Sequence[str]) -> NDArray[Any]:
     """Columns of numbers side by side; float32 if all of them are."""
-    single = all(table.schema.field(name).type == pa.float32() for name in names)
-    matrix = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
-    for place, name in enumerate(names):
-        matrix[:, place] = numbers(name, table[name])
+    dtype: type[np.floating[Any]] = np.float64
+    if all(table.schema.field(name).type == pa.float32() for name in names):
+        dtype = np.float32
+    matrix = np.empty((table.num_rows, len(names)), dtype)
+    for index, name in enumerate(names):
+        matrix[:, index] = numbers(name, table[name])
     return matrix
 
 
 def first_text(column: Any, words: Collection[str] = ()) -> Any:
     """First value of a column that is neither a number nor one of some words."""
-    values = column.drop_null().to_pylist()
-    return next(
-        (v for v in values if not is_number(v) and str(v).strip().lower() not in words), None
-    )
+    for value in column.drop_null().to_pylist():
+        if not is_number(value) and str(value).strip().lower() not in words:
+            return value
+    return None
 
 
 def is_number(value: Any) -> bool:
+    """Whether a value is a number, perhaps as text."""
     try:
         float(value)
         return True
@@ -830,4 +1145,6 @@ def shown(address: str) -> str:
 def short(value: object) -> str:
     """A value for a message, cut at 60 characters."""
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    if len(text) <= 60:
+        return text
+    return f"{text[:60]}..."

@@ -49,24 +49,33 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
             f"vectors as fixed-size binary must be float32, 4 bytes per number; column {name!r} holds "
             f"{column.type.byte_width} bytes each."
         )
-    lengths = np.concatenate([vector_lengths(chunk) for chunk in column.chunks])
-    odd = np.flatnonzero((lengths != lengths[0]) | (lengths == 0))
-    if odd.size:
-        raise DataFileError(
-            f"vectors must all have the same length; this does not hold in {counted(odd.size, 'row')} of "
-            f"column {name!r}, such as row {row_number(odd[0], row_numbers)} with {lengths[odd[0]]} where "
-            f"row {row_number(0, row_numbers)} has {lengths[0]} ({ROW_ONE})."
-        )
+    length = _common_length(name, column, row_numbers)
     # Copied, so that it can be written to.
-    parts = [vector_matrix(chunk, int(lengths[0])) for chunk in column.chunks if len(chunk)]
-    vectors: FloatArray = np.concatenate(parts)
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if bad.size:
+    vectors: FloatArray = np.concatenate(
+        [vector_matrix(chunk, length) for chunk in column.chunks if len(chunk)]
+    )
+    bad_rows = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if bad_rows.size:
         raise DataFileError(
-            f"vectors must be finite; this does not hold in {counted(bad.size, 'row')} of column "
-            f"{name!r}, such as row {row_number(bad[0], row_numbers)} ({ROW_ONE})."
+            f"vectors must be finite; this does not hold in {counted(bad_rows.size, 'row')} of column "
+            f"{name!r}, such as row {row_number(bad_rows[0], row_numbers)} ({ROW_ONE})."
         )
     return vectors
+
+
+def _common_length(name: str, column: Any, row_numbers: IntArray | None) -> int:
+    """The length that all vectors of a column have."""
+    lengths = np.concatenate([vector_lengths(chunk) for chunk in column.chunks])
+    odd_rows = np.flatnonzero((lengths != lengths[0]) | (lengths == 0))
+    if odd_rows.size:
+        odd_row = odd_rows[0]
+        raise DataFileError(
+            f"vectors must all have the same length; this does not hold in "
+            f"{counted(odd_rows.size, 'row')} of column {name!r}, such as row "
+            f"{row_number(odd_row, row_numbers)} with {lengths[odd_row]} where row "
+            f"{row_number(0, row_numbers)} has {lengths[0]} ({ROW_ONE})."
+        )
+    return int(lengths[0])
 
 
 def no_vectors(name: str, kind: Any) -> DataFileError:
@@ -105,17 +114,23 @@ def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
         values = array.fill_null(pa.scalar([0] * width, kind)).flatten()
     else:
         values = array.flatten()
-    numbers = values.cast(pa.float32() if single else pa.float64(), safe=False)
+    number_type = pa.float64()
+    if single:
+        number_type = pa.float32()
+    numbers = values.cast(number_type, safe=False)
     matrix: NDArray[Any] = numbers.to_numpy(zero_copy_only=False).reshape(len(array), width)
     return matrix
 
 
 def _is_vector(kind: Any) -> bool:
-    truths = is_list(kind) and pa.types.is_boolean(kind.value_type)
-    return column_kind(kind) == "vectors" and not truths
+    """Whether an Arrow type holds vectors; lists of booleans are none."""
+    if is_list(kind) and pa.types.is_boolean(kind.value_type):
+        return False
+    return column_kind(kind) == "vectors"
 
 
 def _parse(name: str, column: Any, row_numbers: IntArray | None) -> Any:
+    """A column of lists of numbers, from one of texts that are JSON."""
     rows = []
     for row, text in enumerate(column.to_pylist()):
         try:

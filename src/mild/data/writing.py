@@ -29,6 +29,7 @@ from mild.data.outcomes import choose_contents
 from mild.data.queries import query_texts
 from mild.data.selection import find_split
 from mild.data.tables import (
+    DELIMITERS,
     STDIN,
     csv_records,
     find_tables,
@@ -47,7 +48,20 @@ Columns = Mapping[str, Any]
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Refuse a path that could not be written at the end, before any work is done."""
+    """Refuse a path that could not be written at the end, before any work is done.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file to be written, .csv, .parquet or .jsonl.
+    overwrite : bool, default=False
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The path.
+    """
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise DataFileError(
@@ -61,6 +75,20 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     """Write columns of equal length to a .csv, .parquet or .jsonl file, under its name only when done.
 
     Lists stand as JSON in a .csv. What is not finite is null in a .jsonl.
+
+    Parameters
+    ----------
+    columns : dict of str to array-like
+        Name -> values.
+    path : str or path-like
+        The file.
+    overwrite : bool, default=False
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
 
     Examples
     --------
@@ -96,10 +124,14 @@ def write_batches(
 
     Parameters
     ----------
-    path : the file
-    schema : Arrow schema of the batches
-    batches : Arrow record batches
-    overwrite : whether an existing file may be replaced
+    path : str or path-like
+        The file.
+    schema : pyarrow.Schema
+        Schema of the batches.
+    batches : iterable of pyarrow.RecordBatch
+        The rows.
+    overwrite : bool, default=False
+        Whether an existing file may be replaced.
 
     Returns
     -------
@@ -160,18 +192,22 @@ def write_json_lines(table: Any, file: IO[bytes]) -> None:
 def write_csv(columns: Columns, file: IO[bytes], header: bool = True) -> None:
     """Write columns as CSV to an open binary file."""
     table = pa.table(dict(columns))
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
-            values = [
-                None if value is None else json.dumps(value, ensure_ascii=False, default=str)
-                for value in table.column(place).to_pylist()
-            ]
-            table = table.set_column(place, field.name, pa.array(values, pa.string()))
+            texts = [_as_json(value) for value in table.column(index).to_pylist()]
+            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
     options = arrow_csv.WriteOptions(include_header=header, quoting_style="needed")
     arrow_csv.write_csv(table, file, options)
 
 
+def _as_json(value: Any) -> str | None:
+    if value is None:
+        return None
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def _json_values(column: Any) -> list[Any]:
+    """Values of a column as JSON has them: dates as text, None for what is not finite."""
     if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     elif pa.types.is_floating(column.type):
@@ -193,6 +229,20 @@ def write_outcomes(
     ``prompt`` or ``embedding`` but is not the query or the vectors gets ``_of_source`` behind its
     name.
 
+    Parameters
+    ----------
+    table : OutcomeTable
+        The outcomes.
+    path : str or path-like
+        The file.
+    overwrite : bool, default=False
+        Whether an existing file may be replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
     Examples
     --------
     >>> import tempfile
@@ -210,47 +260,85 @@ def write_outcomes(
 
 @dataclass(frozen=True)
 class FilePart:
-    """One of the two files of a split."""
+    """One of the two files of a split.
+
+    Attributes
+    ----------
+    file : pathlib.Path
+        The file.
+    rows : int
+        Number of its rows.
+    queries : int
+        Number of its different queries.
+    """
 
     file: Path
     rows: int
-    queries: int  # different ones
+    queries: int
+
+    @property
+    def contents(self) -> str:
+        """What the file holds, in words."""
+        rows = counted(self.rows, "row")
+        return f"{rows}, {counted(self.queries, 'different query', 'different queries')}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        return {"file": str(self.file), "rows": self.rows, "queries": self.queries}
 
 
 @dataclass(frozen=True)
 class FileSplit:
-    """What ``split_file`` wrote."""
+    """What ``split_file`` wrote.
+
+    Attributes
+    ----------
+    train : FilePart
+        The file to train on.
+    test : FilePart
+        The file to test on.
+    left_out : int
+        Number of rows in neither file, because their query or group is in the past.
+    split_column : str or None, default=None
+        Column of the table that says which rows are for training; None if there is none.
+    renamed_to : str or None, default=None
+        Its name in the two files.
+    """
 
     train: FilePart
     test: FilePart
-    left_out: int  # rows in neither file, because their query or group is in the past
-    split_column: str | None = None  # column of the table that says what is to train on, or None
-    renamed_to: str | None = None  # its name in the two files
+    left_out: int
+    split_column: str | None = None
+    renamed_to: str | None = None
 
     @property
     def sentences(self) -> list[str]:
-        found = [
-            f"{part.file}: {counted(part.rows, 'row')}, "
-            f"{counted(part.queries, 'different query', 'different queries')} to {use}"
-            for use, part in (("train on", self.train), ("test on", self.test))
+        """What was written, in words."""
+        sentences = [
+            f"{self.train.file}: {self.train.contents} to train on.",
+            f"{self.test.file}: {self.test.contents} to test on.",
         ]
-        if self.left_out:
-            verb, why = ("is", "its") if self.left_out == 1 else ("are", "their")
-            rule = f"{verb} in neither file because {why} query or group is in the training rows"
-            found.append(f"{counted(self.left_out, 'later row')} {rule}")
+        if self.left_out == 1:
+            sentences.append(
+                "1 later row is in neither file because its query or group is in the training rows."
+            )
+        elif self.left_out:
+            sentences.append(
+                f"{self.left_out:,} later rows are in neither file because their query or group is in the "
+                "training rows."
+            )
         if self.split_column is not None:
-            rule = f"column {self.split_column!r} is called {self.renamed_to!r} in the files"
-            found.append(f"{rule}, so that other commands use all rows of a file")
-        return [f"{sentence}." for sentence in found]
+            sentences.append(
+                f"column {self.split_column!r} is called {self.renamed_to!r} in the files, so that other "
+                "commands use all rows of a file."
+            )
+        return sentences
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-        parts = {
-            name: {"file": str(part.file), "rows": part.rows, "queries": part.queries}
-            for name, part in (("train", self.train), ("test", self.test))
-        }
         return {
-            **parts,
+            "train": self.train.as_dict(),
+            "test": self.test.as_dict(),
             "left_out": self.left_out,
             "split_column": self.split_column,
             "renamed_to": self.renamed_to,
@@ -279,11 +367,21 @@ def split_file(
 
     Parameters
     ----------
-    file : path of one file
-    test_size, groups, time, random_state : as in ``OutcomeTable.split``
-    out : folder of the two files; None for that of the file
-    overwrite : whether existing files may be replaced
-    query : as in ``mild.read_outcomes``
+    file : str or path-like
+        Path of one file.
+    test_size, groups, time, random_state : optional
+        The same as in ``OutcomeTable.split``.
+    out : str, path-like or None, default=None
+        Folder of the two files; None for that of the file.
+    overwrite : bool, default=False
+        Whether existing files may be replaced.
+    query : str, list of str or None, default=None
+        The same as in ``mild.read_outcomes``.
+
+    Returns
+    -------
+    FileSplit
+        The two files, and how many rows each has.
 
     Examples
     --------
@@ -291,27 +389,26 @@ def split_file(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     log = Path(folder) / "log.csv"
     ...     _ = log.write_text("prompt,correct__a\\n2 + 2?,1\\n3 + 4?,0\\n2 + 2?,0\\n5 + 5?,1\\n")
-    ...     found = split_file(log, 0.5)
-    ...     found.train.rows, found.test.rows, found.train.file.name
+    ...     files = split_file(log, 0.5)
+    ...     files.train.rows, files.test.rows, files.train.file.name
     (1, 3, 'log.train.csv')
     """
     options = ReadArguments(query=query)
     check_options(options)
     source = _only_file(file)
+    with naming(source):
+        stem, suffix, kind = _name_parts(source)
     folder = source.parent
     if out is not None:
         folder = Path(out)
-    with naming(source):
-        stem, suffix, kind = _name_parts(source)
+        _make_folder(folder)
     train_file = folder / f"{stem}.train{suffix}"
     test_file = folder / f"{stem}.test{suffix}"
-    if out is not None:
-        _make_folder(folder)
     check_free(train_file, overwrite)
     check_free(test_file, overwrite)
     with naming(source):
         table = read_table(source, options.texts())
-        rows, numbers = _rows_to_split(table, options)
+        rows, query_numbers = _rows_to_split(table, options)
         split = rows.split_rows(test_size, groups=groups, time=time, random_state=random_state)
         file_rows = _file_rows(source, kind, table)
         split_column, new_name = _split_names(table)
@@ -319,7 +416,21 @@ def split_file(
             file_rows = file_rows.renamed(split_column, new_name)
     train_content = file_rows.content(split.train)
     test_content = file_rows.content(split.test)
-    if suffix.lower().endswith(".gz"):
+    _write_both(train_file, train_content, test_file, test_content)
+    return FileSplit(
+        FilePart(train_file, len(split.train), len(np.unique(query_numbers[split.train]))),
+        FilePart(test_file, len(split.test), len(np.unique(query_numbers[split.test]))),
+        split.dropped,
+        split_column,
+        new_name,
+    )
+
+
+def _write_both(
+    train_file: Path, train_content: bytes, test_file: Path, test_content: bytes
+) -> None:
+    """Write two files, both or neither; compressed where their name says so."""
+    if train_file.suffix.lower() == ".gz":
         train_content = gzip.compress(train_content)
         test_content = gzip.compress(test_content)
     try:
@@ -327,14 +438,8 @@ def split_file(
             train_target.write(train_content)
             test_target.write(test_content)
     except OSError as error:
+        folder = train_file.parent
         raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
-    return FileSplit(
-        FilePart(train_file, len(split.train), len(np.unique(numbers[split.train]))),
-        FilePart(test_file, len(split.test), len(np.unique(numbers[split.test]))),
-        split.dropped,
-        split_column,
-        new_name,
-    )
 
 
 def _split_names(table: Any) -> tuple[str | None, str | None]:
@@ -372,9 +477,15 @@ def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, In
 
 def _only_file(source: str | os.PathLike[str]) -> Path:
     """The file of a source that is one; several, a folder and the standard input are refused."""
-    files = [Path(STDIN)] if os.fspath(source) == STDIN else find_tables(source)
+    is_stdin = os.fspath(source) == STDIN
+    files = []
+    if not is_stdin:
+        files = find_tables(source)
+    # A file named "-" in this folder would be read as the standard input.
     if len(files) != 1 or str(files[0]) == STDIN or Path(source).is_dir():
-        got = "the standard input" if os.fspath(source) == STDIN else f"{len(files)} files"
+        got = f"{len(files)} files"
+        if is_stdin:
+            got = "the standard input"
         raise DataFileError(
             f"{source}: only a single file can be divided into two; got {got}. Make it one first, with "
             "mild data convert.",
@@ -421,6 +532,8 @@ class _FileRows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _ArrowRows:
+    """The rows of a file that Arrow writes."""
+
     table: Any
 
     def content(self, rows: IntArray) -> bytes:
@@ -436,19 +549,21 @@ class _ArrowRows:
 
 @dataclass(frozen=True, eq=False)
 class _TextRows:
+    """The rows of a file of text, as they are written in it."""
+
     header: str
     records: Sequence[str]  # one or more lines per row, with their line breaks
     delimiter: str | None = None  # None where each record is a JSON object
 
     def content(self, rows: IntArray) -> bytes:
-        parts = [self.header]
+        lines = [self.header]
         for row in rows.tolist():
             record = self.records[row]
-            parts.append(record)
+            lines.append(record)
             # The last line of a file may have no line break.
             if not record.endswith(("\n", "\r")):
-                parts.append("\n")
-        return "".join(parts).encode()
+                lines.append("\n")
+        return "".join(lines).encode()
 
     def renamed(self, name: str, new_name: str) -> _TextRows:
         if self.delimiter is not None:
@@ -478,7 +593,12 @@ class _JsonRows:
 
 def _renamed_key(record: dict[str, Any], name: str, new_name: str) -> dict[str, Any]:
     """A JSON object with another name of a key, in its place."""
-    return {new_name if key == name else key: value for key, value in record.items()}
+    renamed = {}
+    for key, value in record.items():
+        if key == name:
+            key = new_name
+        renamed[key] = value
+    return renamed
 
 
 def _renamed_header(header: str, delimiter: str, name: str, new_name: str) -> str:
@@ -547,6 +667,6 @@ def _json_rows(text: str) -> _TextRows | _JsonRows:
 
 def _csv_rows(text: str, kind: str) -> _TextRows:
     """The header of a CSV file, and its records as they are written, line breaks in quotes included."""
-    delimiter = "\t" if kind == ".tsv" else ","
+    delimiter = DELIMITERS[kind]
     header, *records = csv_records(text, delimiter)
     return _TextRows(header.text, [record.text for record in records], delimiter)

@@ -22,11 +22,11 @@ import pyarrow as pa
 from mild.artifact import fingerprint
 from mild.artifact.info import DataInfo
 from mild.core.arrays import FloatArray, IntArray
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.data.formats import FORMATS
 from mild.data.formats.base import ANSWER, LOGPROB, ReadArguments
-from mild.data.outcomes import build_outcomes
+from mild.data.outcomes import build_outcomes, read_with_options
 from mild.data.queries import Recipe, query_texts
 from mild.data.selection import named_columns
 from mild.data.tables import naming, validate_columns
@@ -69,18 +69,27 @@ def fit_dataset(
 
     Parameters
     ----------
-    source : file, folder or pattern, or the address of a file or folder (``s3://...``)
+    source : str
+        File, folder or pattern, or the address of a file or folder (``s3://...``).
     unfitted : LinearRouter
-    terms : terms of the cost
-    reading : how the files are read: arguments of ``mild.read_outcomes``
-    text : text features, by name or unfitted
-    standardize : whether features are scaled; None for vectors only
-    address : that of a Ray cluster; None for a Ray on this machine
-    progress : callable(done, total, message) or None
+        The router to fit.
+    terms : CostTerms
+        What counts as a cost.
+    reading : mapping, default=None
+        How the files are read: arguments of ``mild.read_outcomes``.
+    text : str or TextFeatures, default=None
+        Text features, by name or unfitted.
+    standardize : bool, default=None
+        Whether features are scaled. By default only vectors are.
+    address : str, default=None
+        Address of a Ray cluster. By default a Ray is started on this machine.
+    progress : callable, default=None
+        Called as ``progress(done, total, message)``.
 
     Returns
     -------
-    FittedData, with the features and costs of a sample of the rows
+    FittedData
+        The fitted router, with the features and costs of a sample of the rows.
     """
     check_router(unfitted)
     check_ray(address)
@@ -90,14 +99,15 @@ def fit_dataset(
     task = read_task(dataset, head, terms)
     data = locate_rows(dataset, head, task, reads_vectors=step.kind == "vectors")
     settle_ties(unfitted)
-    scaled = step.kind == "vectors" if standardize is None else standardize
+    if standardize is None:
+        standardize = step.kind == "vectors"
     with sharded_rows(data, address) as rows:
         _report(progress, 0, "learning the features")
         fit_step(step, rows)
         _report(progress, 1, "making features")
         query_index = rows.make_features(step)
         features = ShardedFeatures(rows, step)
-        if scaled:
+        if standardize:
             features = features.standardized()
         _report(progress, 2, "fitting")
         fit_router(unfitted, features, task)
@@ -148,9 +158,9 @@ def read_head(dataset: ParquetDataset, options: ReadArguments) -> Head:
     piece = dataset.pieces()[0]
     _, batch = next(piece.batches(dataset.schema.names))
     # Rows that are selected may come later.
-    arguments = {**vars(options), "where": None}
+    all_rows = replace(options, where=None)
     with naming(piece.path):
-        table = read_outcomes(pa.Table.from_batches([batch]), **arguments)
+        table = read_with_options(pa.Table.from_batches([batch]), all_rows)
     if FORMATS[table.form].widen is not None:
         raise DataFileError(
             "a data set for the engine ray must have one row per query; it has one per query and model. "
@@ -264,19 +274,16 @@ class ShardWorker:
 
     def count_terms(self, shard: Sequence[int], hashing: HashingFeatures) -> TermCounts:
         """Term counts over the texts of some pieces."""
-        return reduce(add, [hashing.count(self.data.contents(number)) for number in shard])
+        counts = [hashing.count(self.data.contents(number)) for number in shard]
+        return reduce(add, counts)
 
     def take_contents(self, shard: Sequence[int], rows: IntArray) -> list[Any]:
         """Queries or vectors of some rows, by their positions among the training rows of the shard."""
         taken: list[Any] = []
-        first = 0
-        for number in shard:
-            stop = first + len(self.data.kept[number])
-            inside = rows[(rows >= first) & (rows < stop)] - first
-            if inside.size:
-                contents = self.data.contents(number)
-                taken += [contents[row] for row in inside]
-            first = stop
+        for number, piece_rows in self._rows_by_piece(shard, rows):
+            contents = self.data.contents(number)
+            for row in piece_rows:
+                taken.append(contents[row])
         return taken
 
     def make_features(self, shard: Sequence[int], steps: FeatureSteps) -> TrainingQueryIndex:
@@ -297,15 +304,22 @@ class ShardWorker:
         self, shard: Sequence[int], steps: FeatureSteps, rows: IntArray
     ) -> FloatArray:
         """Features of some rows, by their positions among the training rows of the shard."""
-        parts = [np.zeros((0, steps.step.n_features_), np.float32)]
+        blocks = [np.zeros((0, steps.step.n_features_), np.float32)]
+        for number, piece_rows in self._rows_by_piece(shard, rows):
+            blocks.append(self._get(number, steps)[piece_rows])
+        return np.concatenate(blocks)
+
+    def _rows_by_piece(
+        self, shard: Sequence[int], rows: IntArray
+    ) -> Iterator[tuple[int, IntArray]]:
+        """Pieces that hold some of these rows, each with the positions of the rows in the piece."""
         first = 0
         for number in shard:
             stop = first + len(self.data.kept[number])
-            inside = rows[(rows >= first) & (rows < stop)] - first
-            if inside.size:
-                parts.append(self._get(number, steps)[inside])
+            piece_rows = rows[(rows >= first) & (rows < stop)] - first
+            if piece_rows.size:
+                yield number, piece_rows
             first = stop
-        return np.concatenate(parts)
 
     def evaluate(
         self, shard: Sequence[int], steps: FeatureSteps, losses: Sequence[RowLoss], W: FloatArray
@@ -334,6 +348,7 @@ class ShardWorker:
         return self._features[number]
 
     def _make(self, number: int, steps: FeatureSteps) -> None:
+        """Make the features of a piece, not scaled."""
         contents = self.data.contents(number)
         with naming(self.data.pieces[number].path):
             features = steps.step.vectorize(contents)
@@ -348,37 +363,49 @@ class ShardedRows:
         self.ray = ray
         self.workers = workers
         self.data = data
-        self.shards = [
-            part.tolist() for part in np.array_split(np.arange(len(data.pieces)), len(workers))
-        ]
-        counts = [sum(len(data.kept[number]) for number in shard) for shard in self.shards]
-        self.bounds = np.concatenate([[0], np.cumsum(counts)])
-        self.n_rows = int(self.bounds[-1])
+        self.shards: list[list[int]] = []
+        bounds = [0]
+        for shard in np.array_split(np.arange(len(data.pieces)), len(workers)):
+            numbers = shard.tolist()
+            n_rows = sum(len(data.kept[number]) for number in numbers)
+            self.shards.append(numbers)
+            bounds.append(bounds[-1] + n_rows)
+        # Training rows before each shard, and at the end the number of all.
+        self.bounds = np.array(bounds)
+        self.n_rows = bounds[-1]
 
     def call(self, method: str, *arguments: Any, per_shard: Sequence[Any] = ()) -> list[Any]:
         """Results of a method of all workers, in the order of their shards.
 
-        The arguments are the same for all; of ``per_shard``, if it is given, each gets its own as the last.
+        Parameters
+        ----------
+        method : str
+            A method of ``ShardWorker``, whose first argument is the shard.
+        arguments : object
+            Further arguments, which are the same for all workers.
+        per_shard : sequence, default=()
+            If it is given, the last argument of each worker.
         """
         shared = [self.ray.put(argument) for argument in arguments]
         answers = []
         for number, (worker, shard) in enumerate(zip(self.workers, self.shards, strict=True)):
-            own = per_shard[number : number + 1]
-            answers.append(worker.call(method, shard, *shared, *own))
+            last = per_shard[number : number + 1]
+            answers.append(worker.call(method, shard, *shared, *last))
         return list(self.ray.get(answers))
 
     def split(self, rows: IntArray) -> list[IntArray]:
         """Ascending numbers of training rows, as positions within each shard."""
         cuts = np.searchsorted(rows, self.bounds)
-        parts = []
-        for place, (start, stop) in enumerate(pairwise(cuts)):
-            parts.append(rows[start:stop] - self.bounds[place])
-        return parts
+        positions = []
+        for first_row, (start, stop) in zip(self.bounds[:-1], pairwise(cuts), strict=True):
+            positions.append(rows[start:stop] - first_row)
+        return positions
 
     def contents(self, rows: IntArray) -> Any:
         """Queries, or vectors (n, d), of some training rows, in ascending order."""
-        parts = self.call("take_contents", per_shard=self.split(rows))
-        contents = [content for part in parts for content in part]
+        contents = []
+        for shard_contents in self.call("take_contents", per_shard=self.split(rows)):
+            contents += shard_contents
         if self.data.reads_vectors:
             return np.stack(contents)
         return contents
@@ -395,7 +422,7 @@ def sharded_rows(data: TrainingRows, address: str | None) -> Iterator[ShardedRow
     with (
         connect(address) as ray,
         worker_errors(REMEDY),
-        remote_values(ray, worker, most=len(data.pieces)) as workers,
+        remote_values(ray, worker, max_copies=len(data.pieces)) as workers,
     ):
         yield ShardedRows(ray, workers, data)
 
@@ -425,14 +452,17 @@ class ShardedFeatures:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Rows and features."""
         return self.rows.n_rows, int(self.step.n_features_)
 
     @property
     def dtype(self) -> Any:
+        """The type of the features."""
         return np.dtype(np.float32)
 
     @property
     def steps(self) -> FeatureSteps:
+        """How the workers make these features."""
         return FeatureSteps(self.step, self.scaler)
 
     def __getitem__(self, rows: IntArray) -> FloatArray:

@@ -46,7 +46,9 @@ class RayBackend(ParallelBackendBase):  # type: ignore[misc]
         if n_jobs is None or n_jobs == 1:
             return 1
         processors = int(self.ray.cluster_resources().get("CPU", 1))
-        return processors if n_jobs < 0 else min(n_jobs, processors)
+        if n_jobs < 0:
+            return processors
+        return min(n_jobs, processors)
 
     def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
         self.parallel = parallel

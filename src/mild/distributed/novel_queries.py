@@ -12,8 +12,9 @@ from mild.errors import counted
 
 #: Queries that are checked; to check all of them would take as long as to route them.
 SAMPLE = 1000
-# Of queries like those of the training, 1 % is novel. From this share, and this number, on there are many.
-MANY_SHARE, MANY = 0.1, 5
+# Of queries like those of the training, 1 % is novel. There are many from this share and this number on.
+MANY_SHARE = 0.1
+MANY = 5
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,29 @@ class NovelQueries:
 
     @classmethod
     def of(cls, router: Router, texts: Sequence[Any], X: FloatArray) -> NovelQueries:
-        """Count among texts with their features; nothing is checked if the router cannot tell."""
+        """Count the novel ones among the first of some texts; none is checked if the router cannot tell.
+
+        Parameters
+        ----------
+        router : Router
+            The router that decides them.
+        texts : sequence
+            Texts or vectors.
+        X : ndarray of shape (n, d)
+            Their features.
+        """
         if router.novelty is None or not len(texts):
             return cls()
-        first = texts[:SAMPLE]
-        novel = router.is_novel(first, X[: len(first)])
-        return cls(len(first), int(novel.sum()))
+        sample = texts[:SAMPLE]
+        novel = router.is_novel(sample, X[: len(sample)])
+        return cls(len(sample), int(novel.sum()))
 
     def __add__(self, other: NovelQueries) -> NovelQueries:
         return NovelQueries(self.n_checked + other.n_checked, self.n_novel + other.n_novel)
 
     @property
     def sentence(self) -> str | None:
-        """What to know where many are novel; None elsewhere."""
+        """A warning if many of the queries are novel; otherwise None."""
         if self.n_novel < max(MANY, MANY_SHARE * self.n_checked):
             return None
         first = counted(self.n_checked, "query", "queries")

@@ -18,10 +18,11 @@ from mild.errors import DataFileError, InvalidInputError, MildError, OutputExist
 
 #: Written last; it holds the summary of the job.
 SUCCESS_FILE = "_SUCCESS"
-OWN_FILES = re.compile(rf"part-\d+\.parquet|{SUCCESS_FILE}")
+ROUTED_FILES = re.compile(rf"part-\d+\.parquet|{SUCCESS_FILE}")
 
 
 def part_name(number: int) -> str:
+    """The name of the file that holds a piece of the results."""
     return f"part-{number:06d}.parquet"
 
 
@@ -45,14 +46,14 @@ class OutputFolder:
         self.unfinished = f"{parent}/.{name}.{secrets.token_hex(4)}.unfinished"
 
     def check(self) -> None:
-        """Refuse an output that is there, unless it holds routed parts that may be replaced."""
+        """Refuse an output that exists, unless it holds routed parts that may be replaced."""
         with self._writing_errors():
             info = self.file_system.get_file_info(self.path)
             if info.type == fs.FileType.File:
                 raise OutputExistsError(f"{self.shown} must be a folder; a file is there.")
             names = self._names(self.path)
         for name in names:
-            if not OWN_FILES.fullmatch(name):
+            if not ROUTED_FILES.fullmatch(name):
                 raise OutputExistsError(
                     f"{self.shown} holds more than routed parts ({name!r}); choose another folder."
                 )
@@ -63,7 +64,7 @@ class OutputFolder:
 
     @contextmanager
     def writing(self) -> Iterator[str]:
-        """The folder to write parts to; whatever ends this context without ``publish`` removes it."""
+        """The folder to write parts to; it is removed when this context ends without ``publish``."""
         with self._writing_errors():
             self.file_system.create_dir(self.unfinished, recursive=True)
             try:
@@ -82,16 +83,19 @@ class OutputFolder:
             self.file_system.move(self.unfinished, self.path)
             return
         self.file_system.create_dir(self.path, recursive=True)
-        parts = [name for name in self._names(self.unfinished) if name != SUCCESS_FILE]
-        for name in [*parts, SUCCESS_FILE]:
+        names = self._names(self.unfinished)
+        names.remove(SUCCESS_FILE)
+        for name in [*names, SUCCESS_FILE]:
             self.file_system.move(f"{self.unfinished}/{name}", f"{self.path}/{name}")
 
     def _names(self, folder: str) -> list[str]:
+        """Names of the files in a folder, in order; none if there is no such folder."""
         selector = fs.FileSelector(folder, allow_not_found=True)
         return sorted(entry.base_name for entry in self.file_system.get_file_info(selector))
 
     @contextmanager
     def _writing_errors(self) -> Iterator[None]:
+        """Raise errors of the file system as those of mild."""
         try:
             yield
         except MildError:

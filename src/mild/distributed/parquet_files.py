@@ -51,7 +51,7 @@ def find_files(source: str) -> tuple[Any, list[str]]:
         )
     is_pattern = "://" not in source and any(mark in source for mark in "*?[")
     if is_pattern and not os.path.lexists(source):
-        return fs.LocalFileSystem(), _fitting_files(source)
+        return fs.LocalFileSystem(), _matching_files(source)
     file_system, path = open_file_system(source)
     try:
         info = file_system.get_file_info(path)
@@ -75,21 +75,23 @@ def find_files(source: str) -> tuple[Any, list[str]]:
     return file_system, sorted(paths)
 
 
-def _fitting_files(pattern: str) -> list[str]:
+def _matching_files(pattern: str) -> list[str]:
+    """Paths of the local files that match a pattern, in order."""
     paths = []
     for path in glob.glob(pattern, recursive=True):
         if os.path.isfile(path):
             paths.append(os.path.abspath(path))
     if not paths:
-        raise DataFileError(f"cannot read {pattern}: no file fits the pattern.")
+        raise DataFileError(f"cannot read {pattern}: no file matches the pattern.")
     return sorted(paths)
 
 
 def _is_data_file(inner_path: str) -> bool:
-    parts = inner_path.split("/")
-    if any(part.startswith(("_", ".")) for part in parts):
+    """Whether a file of a data set is one of its data files, by its path in the folder."""
+    names = inner_path.split("/")
+    if any(name.startswith(("_", ".")) for name in names):
         return False
-    return parts[-1].lower().endswith(SUFFIXES)
+    return inner_path.lower().endswith(SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,7 @@ class ParquetDataset:
         return pieces
 
     def _pieces_of_file(self, file: ParquetFooter) -> Iterator[Piece]:
+        """Pieces of neighbouring row groups."""
         first_row = 0
         rows = 0
         row_groups: list[int] = []
@@ -198,24 +201,32 @@ def open_dataset(source: str) -> ParquetDataset:
     file_system, paths = find_files(source)
 
     def read_footer(path: str) -> ParquetFooter:
-        try:
-            with file_system.open_input_file(path) as stream:
-                file = parquet.ParquetFile(stream)
-                metadata = file.metadata
-                schema = file.schema_arrow
-        except (pa.ArrowException, OSError) as error:
-            raise DataFileError(f"{path}: {unreadable('.parquet', error)}") from error
-        with naming(path):
-            check_names(schema.names)
-        groups = range(metadata.num_row_groups)
-        group_rows = tuple(metadata.row_group(number).num_rows for number in groups)
-        return ParquetFooter(path, _schema_without_categories(schema), group_rows)
+        return _read_footer(file_system, path)
 
     with ThreadPoolExecutor(FOOTER_READERS) as pool:
-        return ParquetDataset(source, file_system, tuple(pool.map(read_footer, paths)))
+        footers = tuple(pool.map(read_footer, paths))
+    return ParquetDataset(source, file_system, footers)
+
+
+def _read_footer(file_system: Any, path: str) -> ParquetFooter:
+    """The columns of a file, and the rows of its row groups."""
+    try:
+        with file_system.open_input_file(path) as stream:
+            file = parquet.ParquetFile(stream)
+            metadata = file.metadata
+            schema = file.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        raise DataFileError(f"{path}: {unreadable('.parquet', error)}") from error
+    with naming(path):
+        check_names(schema.names)
+    group_rows = []
+    for number in range(metadata.num_row_groups):
+        group_rows.append(metadata.row_group(number).num_rows)
+    return ParquetFooter(path, _schema_without_categories(schema), tuple(group_rows))
 
 
 def _schema_without_categories(schema: Any) -> Any:
+    """The columns, with the type of the values for those of categories."""
     fields = []
     for field in schema:
         value_type = field.type
@@ -226,6 +237,7 @@ def _schema_without_categories(schema: Any) -> Any:
 
 
 def _without_categories(batch: Any) -> Any:
+    """A record batch with values in place of categories."""
     columns = []
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):

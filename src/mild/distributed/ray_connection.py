@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -70,20 +70,29 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
             )
         yield ray
         return
-    target = {"address": address} if address else {**LOCAL, "num_cpus": workers or cores()}
+    if address:
+        settings: dict[str, Any] = {"address": address}
+    else:
+        settings = {**LOCAL, "num_cpus": workers or cores()}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **target)
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         with suppress(RuntimeError):
             ray.shutdown()
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:200]
-        raise _no_answer(address or "this machine", reason) from error
+        raise _no_answer(address or "this machine", _first_line(error)) from error
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _first_line(error: Exception) -> str:
+    """The beginning of what Ray says, or the name of the error if it says nothing."""
+    message = str(error).strip() or type(error).__name__
+    first, *_ = message.splitlines()
+    return first.rstrip(".")[:200]
 
 
 def check_engine(engine: str, address: str | None) -> None:
@@ -100,30 +109,49 @@ def check_engine(engine: str, address: str | None) -> None:
 def check_ray(address: str | None = None) -> None:
     """Refuse a missing package, and an address without a gRPC server, which Ray would try for minutes."""
     if address is not None and address not in ("auto", "local"):
-        parts = urlsplit(address if "://" in address else f"tcp://{address}")
-        try:
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host, port = None, None
-        if not host or port is None or parts.scheme not in ("tcp", "ray"):
-            raise InvalidInputError(
-                f"address must be HOST:PORT, ray://HOST:PORT or auto; got {address!r}."
-            )
-        answer = SETTINGS_FRAME
-        try:
-            with socket.create_connection((host, port), timeout=TIMEOUT) as connection:
-                if os.environ.get("RAY_USE_TLS") != "1":
-                    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS_FRAME)
-                    answer = connection.recv(9)
-        except OSError as error:
-            raise _no_answer(address, error.strerror or str(error)) from error
-        # The fourth byte is the type of the frame.
-        if answer[3:4] != SETTINGS_FRAME[3:4]:
-            raise _no_answer(address, "another server does")
+        host, port = _host_and_port(address)
+        _check_answer(address, host, port)
     if find_spec("ray") is None:
         raise MissingExtraError(
             f"the engine ray needs the package ray; install it with {install_hint('ray')}."
         )
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT`` or ``ray://HOST:PORT``; any other address is refused."""
+    url = address
+    if "://" not in address:
+        url = f"tcp://{address}"
+    try:
+        parsed = urlsplit(url)
+        host = parsed.hostname
+        port = parsed.port
+    except ValueError as error:
+        raise _not_an_address(address) from error
+    if not host or port is None or parsed.scheme not in ("tcp", "ray"):
+        raise _not_an_address(address)
+    return host, port
+
+
+def _not_an_address(address: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"address must be HOST:PORT, ray://HOST:PORT or auto; got {address!r}."
+    )
+
+
+def _check_answer(address: str, host: str, port: int) -> None:
+    """Refuse an address where no gRPC server answers; with TLS, one that does not accept connections."""
+    answer = SETTINGS_FRAME
+    try:
+        with socket.create_connection((host, port), timeout=TIMEOUT) as connection:
+            if os.environ.get("RAY_USE_TLS") != "1":
+                connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS_FRAME)
+                answer = connection.recv(9)
+    except OSError as error:
+        raise _no_answer(address, error.strerror or str(error)) from error
+    # The fourth byte is the type of the frame.
+    if answer[3:4] != SETTINGS_FRAME[3:4]:
+        raise _no_answer(address, "another server does")
 
 
 class ValueActor:
@@ -159,40 +187,45 @@ class RemoteValue:
 
 
 @contextmanager
-def remote_values(ray: Any, value: Any, most: int) -> Iterator[list[RemoteValue]]:
-    """Copies of a value in actors of their own: one per processor, at most ``most``.
+def remote_values(ray: Any, value: Any, max_copies: int) -> Iterator[list[RemoteValue]]:
+    """Copies of a value in actors of their own: one per processor, at most ``max_copies``.
 
-    At the end all actors are ended, with whatever they are doing.
+    At the end all actors are killed, whatever they are doing.
     """
     processors = int(ray.cluster_resources().get("CPU", 1))
-    count = max(1, min(most, processors))
+    count = max(1, min(max_copies, processors))
     actor_class = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(ValueActor)
     actors = [actor_class.remote() for _ in range(count)]
     try:
-        answers = [actor.is_ready.remote() for actor in actors]
-        ready, _ = ray.wait(answers, num_returns=count, timeout=START_SECONDS)
-        if not ready:
+        started = _started_actors(ray, actors)
+        if not started:
             raise InvalidInputError(
                 f"no worker has started on the Ray cluster within {START_SECONDS:.0f} s: none of its "
                 f"{processors} processors is free. Wait until one is, or use another cluster."
             )
         reference = ray.put(value)
-        started = []
-        for answer, actor in zip(answers, actors, strict=True):
-            if answer in ready:
-                started.append(RemoteValue(actor, reference))
-            else:
-                # Its processor may never be free.
-                ray.kill(actor)
-        yield started
+        yield [RemoteValue(actor, reference) for actor in started]
     finally:
         for actor in actors:
             ray.kill(actor)
 
 
+def _started_actors(ray: Any, actors: Sequence[Any]) -> list[Any]:
+    """The actors that start in time; the others are killed, because their processor may never be free."""
+    answers = [actor.is_ready.remote() for actor in actors]
+    ready, _ = ray.wait(answers, num_returns=len(actors), timeout=START_SECONDS)
+    started = []
+    for answer, actor in zip(answers, actors, strict=True):
+        if answer in ready:
+            started.append(actor)
+        else:
+            ray.kill(actor)
+    return started
+
+
 @contextmanager
 def worker_errors(remedy: str) -> Iterator[None]:
-    """Raise what a worker raised as it was there, and a lost worker as DataFileError with a remedy."""
+    """Raise an error of a worker as the worker raised it, and DataFileError if a worker was lost."""
     try:
         yield
     except Exception as error:

@@ -73,6 +73,11 @@ class PieceCounts:
     per_expert: IntArray  # (p,) rows that were sent to each expert
     bad: int  # rows without a query
 
+    def __add__(self, other: PieceCounts) -> PieceCounts:
+        return PieceCounts(
+            self.rows + other.rows, self.per_expert + other.per_expert, self.bad + other.bad
+        )
+
 
 @dataclass(frozen=True)
 class RoutingJob:
@@ -135,6 +140,7 @@ class RoutingJob:
                 raise kind(f"{piece.path}, {rows}: {error}") from error
 
     def _route_batch(self, batch: Any) -> tuple[Any, IntArray]:
+        """The rows of the output for a batch, and the experts of those that have a query."""
         router = self.router
         X, empty = self.inputs.of(batch)
         if self.inputs.kind == "texts":
@@ -182,21 +188,42 @@ def route_dataset(
 ) -> RoutedDataset:
     """Route every row of a Parquet data set and write the chosen experts, in the order of the rows.
 
-    The folder appears when it is complete. Whatever goes wrong, it is not there, or as it was before.
+    The output folder appears when it is complete. If anything goes wrong, it does not appear, or stays as
+    it was before.
 
     Parameters
     ----------
-    router : loaded router
-    source : file, folder or pattern, or the address of a file or folder (``s3://...``)
-    out : folder of the output, or its address
-    query, vectors, features : columns to route by; at most one of them, None for those of the fit
-    keep : columns that are copied to the output
-    probabilities : whether probabilities, and expected costs where they are known, are written
-    skip_bad : whether rows without a query are left out; otherwise their expert is null
-    engine : "local" (this process) or "ray"
-    address : that of a Ray cluster; None for a Ray on this machine
-    overwrite : whether an earlier output may be replaced
-    progress : callable(done, total, message) or None, called after every piece
+    router : Router
+        A loaded router.
+    source : str
+        File, folder or pattern, or the address of a file or folder (``s3://...``).
+    out : str
+        Folder of the output, or its address.
+    query : str, default=None
+        Column of the query. By default the router reads the columns that it was fitted on; at most one of
+        ``query``, ``vectors`` and ``features`` may name others.
+    vectors : str, default=None
+        Column of vectors.
+    features : str, default=None
+        Columns of numbers.
+    keep : sequence of str, default=()
+        Columns that are copied to the output.
+    probabilities : bool, default=False
+        Whether probabilities, and expected costs where they are known, are written.
+    skip_bad : bool, default=False
+        Whether rows without a query are left out; otherwise their expert is null.
+    engine : str, default="local"
+        "local" (this process) or "ray".
+    address : str, default=None
+        Address of a Ray cluster. By default a Ray is started on this machine.
+    overwrite : bool, default=False
+        Whether an earlier output may be replaced.
+    progress : callable, default=None
+        Called as ``progress(done, total, message)`` after every piece.
+
+    Returns
+    -------
+    RoutedDataset
     """
     check_engine(engine, address)
     output = OutputFolder(out, overwrite)
@@ -222,23 +249,38 @@ def route_dataset(
             file_system=output.file_system,
             folder=folder,
         )
-        results = _routed_on_ray(job, address) if engine == "ray" else _routed_here(job)
-        rows = 0
-        per_expert = np.zeros(router.n_experts, np.int64)
-        bad = 0
-        # Closed before the folder is removed or gets its name: no worker goes on.
-        with closing(results):
-            for done, counts in enumerate(results, start=1):
-                rows += counts.rows
-                per_expert += counts.per_expert
-                bad += counts.bad
-                if progress is not None:
-                    progress(done, len(pieces), counted(counts.rows, "row"))
-        expert_counts = dict(zip(router.expert_names, per_expert.tolist(), strict=True))
-        novel = job.novel_queries()
-        summary = RoutedDataset(output.shown, rows, expert_counts, bad, len(pieces), novel)
+        if engine == "ray":
+            results = _routed_on_ray(job, address)
+        else:
+            results = _routed_here(job)
+        total = _total_counts(results, router.n_experts, len(pieces), progress)
+        summary = RoutedDataset(
+            out=output.shown,
+            rows=total.rows,
+            counts=dict(zip(router.expert_names, total.per_expert.tolist(), strict=True)),
+            bad=total.bad,
+            files=len(pieces),
+            novel=job.novel_queries(),
+        )
         output.publish(summary.as_dict())
     return summary
+
+
+def _total_counts(
+    results: Generator[PieceCounts, None, None],
+    n_experts: int,
+    n_pieces: int,
+    progress: Progress | None,
+) -> PieceCounts:
+    """The sum over all pieces, once they are routed."""
+    total = PieceCounts(0, np.zeros(n_experts, np.int64), 0)
+    # Closed before the folder is removed or gets its name, so that no worker still writes to it.
+    with closing(results):
+        for done, counts in enumerate(results, start=1):
+            total += counts
+            if progress is not None:
+                progress(done, n_pieces, counted(counts.rows, "row"))
+    return total
 
 
 def _check_apart(dataset: ParquetDataset, output: OutputFolder) -> None:
@@ -264,7 +306,7 @@ def _routed_on_ray(job: RoutingJob, address: str | None) -> Generator[PieceCount
     with (
         connect(address) as ray,
         worker_errors(REMEDY),
-        remote_values(ray, job, most=len(job.pieces)) as remote_jobs,
+        remote_values(ray, job, max_copies=len(job.pieces)) as remote_jobs,
     ):
         pool = ray.util.ActorPool(remote_jobs)
         yield from pool.map(
@@ -287,23 +329,23 @@ def output_schema(
         for prefix in prefixes:
             for name in router.expert_names:
                 fields.append(pa.field(prefix + name, pa.float32()))
-    own_names = {field.name for field in fields}
+    output_names = pa.schema(fields).names
+    kept_fields = []
     for name in keep:
-        if name in own_names:
+        if name in output_names:
             raise InvalidInputError(
                 f"column {name!r} cannot be kept: the output has a column of that name.",
                 parameter="keep",
             )
-    return pa.schema([*(input_schema.field(name) for name in keep), *fields])
+        kept_fields.append(input_schema.field(name))
+    return pa.schema([*kept_fields, *fields])
 
 
 def _without_bad_rows(
-    X: NDArray[Any], empty: NDArray[np.bool_] | None
+    X: NDArray[Any], empty: NDArray[np.bool_]
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """X with zeros in rows that are empty or not finite, and which rows these are, (n,)."""
-    bad = ~np.isfinite(X).all(axis=1)
-    if empty is not None:
-        bad |= empty
+    bad = empty | ~np.isfinite(X).all(axis=1)
     if bad.any():
         X = np.where(bad[:, None], X.dtype.type(0), X)
     return X, bad

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from mild.artifact import Router
@@ -20,6 +21,7 @@ from mild.data.queries import QUERY_NAMES, TEXTS, Recipe, RecipeError, type_name
 from mild.data.selection import Where, matching_rows
 from mild.data.tables import is_string, naming, read_table, table_suffix
 from mild.data.vectors import VECTOR_NAMES, read_vectors
+from mild.distributed.inputs import NO_RECIPE, query_recipe, vector_names
 from mild.distributed.novel_queries import SAMPLE, NovelQueries
 from mild.errors import (
     DataFileError,
@@ -45,7 +47,7 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines, without their line breaks; None for one that was too long to keep."""
+    """Complete lines, without their line breaks; None for one that was too long to keep."""
 
     lines: list[bytes | None]
     first: int  # number of the first line, from 1
@@ -57,26 +59,38 @@ def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     A block holds what one read gives, at most ``block_bytes`` and a line: a caller that sends one line at a
     time gets one answer at a time.
     """
-    read = getattr(stream, "read1", stream.read)
-    rest = bytearray()
+    # A line of which the end has not been read yet.
+    beginning = bytearray()
     number = 1
     ended = False
     while not ended:
-        try:
-            piece = read(block_bytes)
-        except (OSError, ValueError, EOFError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise DataFileError(f"cannot read the queries: {reason}.") from error
+        piece = _read_piece(stream, block_bytes)
         ended = not piece
         first, *others = piece.split(b"\n")
-        if len(rest) <= LONGEST_LINE:
-            rest += first
-        if others or (ended and rest):
-            whole = bytes(rest) if len(rest) <= LONGEST_LINE else None
-            block = Block([whole, *others[:-1]], number)
-            yield block
-            number += len(block.lines)
-            rest = bytearray(others[-1] if others else b"")
+        if len(beginning) <= LONGEST_LINE:
+            beginning += first
+        if not others and not (ended and beginning):
+            continue
+        first_line = None
+        if len(beginning) <= LONGEST_LINE:
+            first_line = bytes(beginning)
+        block = Block([first_line, *others[:-1]], number)
+        yield block
+        number += len(block.lines)
+        beginning = bytearray()
+        if others:
+            beginning += others[-1]
+
+
+def _read_piece(stream: Any, block_bytes: int) -> bytes:
+    """What is there to read, at most ``block_bytes``; nothing at the end."""
+    read = getattr(stream, "read1", stream.read)
+    try:
+        piece: bytes = read(block_bytes)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataFileError(f"cannot read the queries: {reason}.") from error
+    return piece
 
 
 class BadLineError(ValueError):
@@ -101,7 +115,7 @@ class LineFormat:
     kind: str  # "json" or "text"
     field: str | None = None  # of the query; None for the first usual one that is present
     vectors: bool = False  # whether queries are lists of numbers
-    recipe: Recipe | None = None  # how the router's queries are made of fields
+    recipe: Recipe = NO_RECIPE  # how the router's queries are made of fields
 
     def read(self, line: bytes | None) -> Query | None:
         """The query of a line; None for a blank line; BadLineError for one that cannot be read."""
@@ -123,36 +137,42 @@ class LineFormat:
             raise BadLineError(
                 "not JSON that can be read (nested too deep, or a number too long)"
             ) from error
-        return (
-            self._of_object(value)
-            if isinstance(value, dict)
-            else Query(self._checked(value, "the line"))
-        )
+        if isinstance(value, dict):
+            return self._query_of_object(value)
+        return Query(self._checked(value, "the line"))
 
-    def _of_object(self, value: dict[str, Any]) -> Query:
-        recipe = self.recipe
-        if recipe is not None and not self.vectors:
-            named = self.field in (None, ",".join(recipe.columns))
-            if named and recipe.fits(value):
-                try:
-                    return Query(recipe.text(value), value.get("id"))
-                except RecipeError as error:
-                    raise BadLineError(str(error)) from error
-        names = self._fields() if self.field is None else (self.field,)
+    def _query_of_object(self, fields: dict[str, Any]) -> Query:
+        """The query in the fields of an object, and its id."""
+        if self._is_made_of(fields):
+            try:
+                return Query(self.recipe.text(fields), fields.get("id"))
+            except RecipeError as error:
+                raise BadLineError(str(error)) from error
+        names = self._field_names()
         for name in names:
-            if name in value:
-                return Query(self._checked(value[name], f"field {name!r}"), value.get("id"))
-        raise BadLineError(f"no field {' or '.join(repr(name) for name in names)}")
+            if name in fields:
+                return Query(self._checked(fields[name], f"field {name!r}"), fields.get("id"))
+        raise BadLineError(f"no field {' or '.join(map(repr, names))}")
 
-    def _fields(self) -> tuple[str, ...]:
+    def _is_made_of(self, fields: dict[str, Any]) -> bool:
+        """Whether the query is made of these fields, as the router's queries were."""
+        if self.vectors or not self.recipe.fits(fields):
+            return False
+        return self.field is None or self.field == ",".join(self.recipe.columns)
+
+    def _field_names(self) -> tuple[str, ...]:
+        """Fields that may hold the whole query, the likeliest first."""
+        if self.field is not None:
+            return (self.field,)
         if self.vectors:
-            own = self.recipe.vectors if self.recipe else None
-            return VECTOR_NAMES if own is None else (own, *VECTOR_NAMES)
-        parts = self.recipe.columns if self.recipe else ()
-        # A part of the query is not the whole of it.
-        return (*parts[:1], *(name for name in QUERY_NAMES if name not in parts))
+            return vector_names(self.recipe)
+        columns = self.recipe.columns
+        # Of several columns that make up the query, only the first may stand for it.
+        others = [name for name in QUERY_NAMES if name not in columns]
+        return (*columns[:1], *others)
 
     def _checked(self, value: Any, where: str) -> Any:
+        """The value, if it is a query; ``where`` it stands is for the message."""
         if not self.vectors:
             if isinstance(value, str):
                 return value
@@ -167,9 +187,23 @@ def find_format(
     kind: str = "auto",
     field: str | None = None,
     vectors: bool = False,
-    recipe: Recipe | None = None,
+    recipe: Recipe = NO_RECIPE,
 ) -> LineFormat:
-    """The format of a stream by its first line that is not empty, unless ``kind`` gives it."""
+    """Find the format of a stream by its first line that is not empty, unless ``kind`` gives it.
+
+    Parameters
+    ----------
+    lines : list of bytes or None
+        The first lines of the stream.
+    kind : str, default="auto"
+        "json", "text" or "auto".
+    field : str, default=None
+        Field of the query in JSON objects.
+    vectors : bool, default=False
+        Whether the router takes vectors, which are lists of numbers.
+    recipe : Recipe, default=Recipe(())
+        How the router's queries are made of fields.
+    """
     check_option("format", kind, FORMATS)
     if vectors and kind == "text":
         raise OptionError(
@@ -177,11 +211,18 @@ def find_format(
             rule="must be 'json' for a router that takes vectors: one list of numbers per line.",
         )
     if kind == "auto":
-        first = next((line for line in lines if line and line.strip(BOM + b" \t\r")), b"")
-        first = first.removeprefix(BOM)
-        looks = first.lstrip()[:1] in (b"{", b'"')
-        kind = "json" if vectors or field is not None or (looks and _is_json(first)) else "text"
+        needs_json = vectors or field is not None
+        kind = "json" if needs_json or _begins_with_json(lines) else "text"
     return LineFormat(kind, field, vectors, recipe)
+
+
+def _begins_with_json(lines: list[bytes | None]) -> bool:
+    """Whether the first line that is not blank is a JSON object or string."""
+    for line in lines:
+        if line and line.strip(BOM + b" \t\r"):
+            text = line.removeprefix(BOM)
+            return text.lstrip()[:1] in (b"{", b'"') and _is_json(text)
+    return False
 
 
 def _is_json(line: bytes) -> bool:
@@ -194,40 +235,66 @@ def _is_json(line: bytes) -> bool:
 
 def decision_lines(
     expert_names: Sequence[str],
-    found: Decisions,
+    decisions: Decisions,
     queries: Sequence[Query],
     first_steps: Sequence[Sequence[str]] | None = None,
     *,
     echo: bool = False,
     probabilities: bool = False,
 ) -> list[str]:
-    """Decisions as JSON lines, without line breaks; ``first_steps`` are those of a cascade."""
+    """Decisions as JSON lines, without line breaks.
 
-    def by_expert(values: FloatArray) -> dict[str, float]:
-        rounded = [float(f"{value:.6g}") for value in values.tolist()]
-        numbers = [int(value) if value.is_integer() else value for value in rounded]
-        return dict(zip(expert_names, numbers, strict=True))
-
+    Parameters
+    ----------
+    expert_names : sequence of str
+        Names of the experts, in the order of the router.
+    decisions : Decisions
+        What the router decided for each query.
+    queries : sequence of Query
+        The queries and their ids.
+    first_steps : sequence of sequence of str, default=None
+        For each query the experts that a cascade asks first.
+    echo : bool, default=False
+        Whether the query is repeated.
+    probabilities : bool, default=False
+        Whether each expert's share of the expected reward is added.
+    """
     lines = []
     for row, query in enumerate(queries):
-        line: dict[str, Any] = {} if query.key is None else {"id": query.key}
+        line: dict[str, Any] = {}
+        if query.key is not None:
+            line["id"] = query.key
         if echo:
             line["query"] = query.content
-        line["expert"] = expert_names[found.chosen[row]]
+        line["expert"] = expert_names[decisions.chosen[row]]
         if first_steps is not None:
             line["first_step"] = first_steps[row]
         if probabilities:
-            line["probabilities"] = by_expert(found.probabilities[row])
-        line["expected_cost"] = None if found.costs is None else by_expert(found.costs[row])
+            line["probabilities"] = _by_expert(expert_names, decisions.probabilities[row])
+        line["expected_cost"] = None
+        if decisions.costs is not None:
+            line["expected_cost"] = _by_expert(expert_names, decisions.costs[row])
         lines.append(_json(line))
     return lines
 
 
+def _by_expert(expert_names: Sequence[str], values: FloatArray) -> dict[str, float]:
+    """Expert -> its value with six digits."""
+    numbers: dict[str, float] = {}
+    for name, value in zip(expert_names, values.tolist(), strict=True):
+        rounded = float(f"{value:.6g}")
+        # 1 instead of 1.0.
+        numbers[name] = int(rounded) if rounded.is_integer() else rounded
+    return numbers
+
+
 def _json(value: Any) -> str:
+    """The value as JSON that can be written as UTF-8."""
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
-    except UnicodeEncodeError:  # a lone surrogate must be escaped
+    except UnicodeEncodeError:
+        # A lone surrogate must be escaped.
         return json.dumps(value)
     return text
 
@@ -247,8 +314,33 @@ class RoutedBlock:
     novel: NovelQueries = field(default_factory=NovelQueries)
 
 
+@dataclass
+class _Lines:
+    """The queries of a block, and the answers to its other lines."""
+
+    queries: list[Query] = field(default_factory=list)
+    # For each line the index of its query, or its answer if it has none.
+    entries: list[int | str] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    blank: int = 0
+
+
 class LineRouter:
-    """A router with a text step that answers lines; for the parameters see ``route_stream``."""
+    """A router of queries that answers lines.
+
+    Parameters
+    ----------
+    router : Router
+        A loaded router.
+    lines : LineFormat
+        How lines are read.
+    echo : bool, default=False
+        Whether answers repeat their query.
+    skip_bad : bool, default=False
+        Whether blank lines and lines that cannot be read are left out.
+    probabilities : bool, default=False
+        Whether answers have each expert's share of the expected reward.
+    """
 
     def __init__(
         self,
@@ -260,53 +352,79 @@ class LineRouter:
     ) -> None:
         self.router = router
         self.lines = lines
+        self.echo = echo
         self.skip_bad = skip_bad
-        self._shown = {"echo": echo, "probabilities": probabilities}
-        self._n_checked = 0  # queries of which it is known whether they are novel
+        self.probabilities = probabilities
+        # Queries that have been checked for novelty.
+        self._n_checked = 0
 
     def route(self, block: Block) -> RoutedBlock:
-        queries: list[Query] = []
-        bad: list[tuple[int, str]] = []
-        blank = 0
-        # For each line: the index of its query, or what is said instead.
-        entries: list[int | str] = []
+        """Answer the lines of a block."""
+        lines = self._read(block)
+        answers: list[str] = []
+        counts = [0] * self.router.n_experts
+        novel = NovelQueries()
+        if lines.queries:
+            contents = [query.content for query in lines.queries]
+            X = self.router.features(contents)
+            novel = NovelQueries.of(self.router, contents[: SAMPLE - self._n_checked], X)
+            self._n_checked += novel.n_checked
+            decisions = self.router.decide_features(X)
+            answers = decision_lines(
+                self.router.expert_names,
+                decisions,
+                lines.queries,
+                self.router.first_steps(X),
+                echo=self.echo,
+                probabilities=self.probabilities,
+            )
+            counts = np.bincount(decisions.chosen, minlength=len(counts)).tolist()
+        return RoutedBlock(
+            output=self._output(lines.entries, answers),
+            counts=counts,
+            bad=lines.bad,
+            blank=lines.blank,
+            empty=self._n_empty(lines.queries),
+            novel=novel,
+        )
+
+    def _read(self, block: Block) -> _Lines:
+        """Read the lines of a block."""
+        lines = _Lines()
         for number, line in enumerate(block.lines, block.first):
             try:
                 query = self.lines.read(line)
                 if query is not None and self.lines.vectors:
+                    # Refuses a vector of the wrong length.
                     self.router.features([query.content])
             except (BadLineError, MildError) as error:
-                bad.append((number, str(error)))
-                entries.append(_json({"line": number, "error": str(error)}))
+                lines.bad.append((number, str(error)))
+                lines.entries.append(_json({"line": number, "error": str(error)}))
                 continue
             if query is None:
-                blank += 1
-                none = {"expert": None, "expected_cost": None}
-                entries.append(_json({"line": number, **none, "note": "blank line"}))
+                lines.blank += 1
+                answer = {"line": number, "expert": None, "expected_cost": None}
+                lines.entries.append(_json({**answer, "note": "blank line"}))
             else:
-                entries.append(len(queries))
-                queries.append(query)
-        answers: list[str] = []
-        chosen: list[int] = []
-        novel = NovelQueries()
-        if queries:
-            router = self.router
-            contents = [query.content for query in queries]
-            X = router.features(contents)
-            novel = NovelQueries.of(router, contents[: SAMPLE - self._n_checked], X)
-            self._n_checked += novel.n_checked
-            found, first = router.decide_features(X), router.first_steps(X)
-            answers = decision_lines(router.expert_names, found, queries, first, **self._shown)
-            chosen = found.chosen.tolist()
-        output = "".join(
-            f"{entry if isinstance(entry, str) else answers[entry]}\n"
-            for entry in entries
-            if not (self.skip_bad and isinstance(entry, str))
-        )
-        counts = [chosen.count(k) for k in range(self.router.n_experts)]
-        texts = () if self.lines.vectors else (query.content for query in queries)
-        empty = sum(not text or text.isspace() for text in texts)
-        return RoutedBlock(output.encode(), counts, bad, blank, empty, novel)
+                lines.entries.append(len(lines.queries))
+                lines.queries.append(query)
+        return lines
+
+    def _output(self, entries: Sequence[int | str], answers: Sequence[str]) -> bytes:
+        """The answers in the order of the lines, each with a line break."""
+        output = []
+        for entry in entries:
+            if isinstance(entry, int):
+                output.append(f"{answers[entry]}\n")
+            elif not self.skip_bad:
+                output.append(f"{entry}\n")
+        return "".join(output).encode()
+
+    def _n_empty(self, queries: Sequence[Query]) -> int:
+        """Number of texts without any letter, such as ``""``."""
+        if self.lines.vectors:
+            return 0
+        return sum(not query.content or query.content.isspace() for query in queries)
 
 
 @dataclass
@@ -341,11 +459,34 @@ def route_stream(
 ) -> Routed:
     """Answer every line of a binary stream with a JSON line.
 
-    ``lines`` is "json", "text", or "auto" to decide by the first line; ``query`` the field of the query in
-    JSON objects, None for those that the router was fitted on, or usual ones. Answers repeat their query if
-    ``echo``, and have each expert's share of the expected reward if ``probabilities``. There are as many
-    answers as lines; the expert of a blank line is null. Blank lines and lines that cannot be read are left
-    out if ``skip_bad``; ``on_bad`` is called with the number of a line that cannot be read, and the reason.
+    There are as many answers as lines, unless ``skip_bad``; the expert of a blank line is null.
+
+    Parameters
+    ----------
+    router : Router
+        A loaded router of queries or vectors.
+    source : binary stream
+        The lines.
+    sink : binary stream
+        Where the answers are written.
+    lines : str, default="auto"
+        "json", "text", or "auto" to decide by the first line.
+    query : str, default=None
+        Field of the query in JSON objects. By default those that the router was fitted on, or usual ones.
+    echo : bool, default=False
+        Whether answers repeat their query.
+    skip_bad : bool, default=False
+        Whether blank lines and lines that cannot be read are left out.
+    probabilities : bool, default=False
+        Whether answers have each expert's share of the expected reward.
+    on_bad : callable, default=no operation
+        Called with the number of a line that cannot be read, and the reason.
+    block_bytes : int, default=262144
+        Bytes that are read at a time at most.
+
+    Returns
+    -------
+    Routed
     """
     if router.text is None:
         raise UnsupportedError(
@@ -357,14 +498,14 @@ def route_stream(
     names = router.expert_names
     routed = Routed(dict.fromkeys(names, 0))
     blocks = read_blocks(source, block_bytes)
-    first = next(blocks, None)
-    if first is None:
+    first_block = next(blocks, None)
+    if first_block is None:
         return routed
-    known = router.info.query
-    recipe = None if known is None else Recipe.from_dict(known)
-    routed.lines = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
+    takes_vectors = router.text.kind == "vectors"
+    recipe = query_recipe(router)
+    routed.lines = find_format(first_block.lines, lines, query, takes_vectors, recipe)
     line_router = LineRouter(router, routed.lines, echo, skip_bad, probabilities)
-    for lines_read in itertools.chain([first], blocks):
+    for lines_read in itertools.chain([first_block], blocks):
         block = line_router.route(lines_read)
         sink.write(block.output)
         # A caller may wait for an answer before the next question.
@@ -417,11 +558,15 @@ def route_file(
 
 @contextmanager
 def _opened(file: str) -> Iterator[Any]:
+    """A binary stream of the lines of a file, or the standard input for "-"."""
     if file == "-":
         yield sys.stdin.buffer
         return
+    opener: Any = open
+    if file.lower().endswith(".gz"):
+        opener = gzip.open
     try:
-        with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as stream:
+        with opener(file, "rb") as stream:
             yield stream
     except OSError as error:
         if error.filename != file:
@@ -437,37 +582,79 @@ class _RowStream:
 
     def read(self, size: int) -> bytes:
         """The lines of the next rows, of any size; nothing at the end."""
-        rows = next(self._batches, None)
-        lines = () if rows is None else (json.dumps(row, default=str) for row in rows.to_pylist())
-        return "".join(f"{line}\n" for line in lines).encode()
+        batch = next(self._batches, None)
+        if batch is None:
+            return b""
+        lines = [json.dumps(row, default=str) + "\n" for row in batch.to_pylist()]
+        return "".join(lines).encode()
 
 
 def _query_columns(router: Router, file: str, query: str | None, where: Where) -> pa.Table:
     """The columns of a table that make the queries, and its ids."""
-    known = router.info.query
-    recipe = Recipe(()) if known is None else Recipe.from_dict(known)
-    by_vectors = router.text is not None and router.text.kind == "vectors"
-    usual: tuple[str, ...] = VECTOR_NAMES if by_vectors else QUERY_NAMES
-    own: tuple[str | None, ...] = (recipe.vectors,) if by_vectors else recipe.columns
-    if query is not None and query != ",".join(recipe.columns):
-        own, usual = (query,), ()
+    candidates = _candidate_columns(router, query)
     with naming(file):
-        table = read_table(file, {*TEXTS, *filter(None, own)} - {*(usual if by_vectors else ())})
+        table = read_table(file, {*TEXTS, *candidates.texts})
         if where:
             table = table.filter(pa.array(matching_rows(table, where)))
         names = list(table.column_names)
-        if not any(name in names for name in (*own, *usual)):
-            wanted = " or ".join(repr(name) for name in own if name) or repr(usual[0])
+        if not any(name in names for name in candidates.contents):
+            expected = " or ".join(map(repr, candidates.expected))
             raise DataFileError(
                 parameter="query",
-                rule=f"must name the column of the query, because there is no {wanted}; found "
+                rule=f"must name the column of the query, because there is no {expected}; found "
                 f"{listed(names)}.",
             )
-        wanted_names = {*own, *recipe.choices, *usual, "id"}
-        table = table.select([name for name in names if name in wanted_names])
-        for place, name in enumerate(table.column_names):
-            # A CSV holds vectors as JSON.
-            if by_vectors and name != "id" and is_string(table.schema.field(name).type):
-                vectors = read_vectors(table, name)
-                table = table.set_column(place, name, pa.array(vectors.tolist()))
+        needed = {*candidates.contents, *candidates.choices, "id"}
+        table = table.select([name for name in names if name in needed])
+        if candidates.are_vectors:
+            table = _with_parsed_vectors(table)
+    return table
+
+
+@dataclass(frozen=True)
+class _CandidateColumns:
+    """Columns of a table that may hold the queries of a router."""
+
+    preferred: tuple[str, ...]  # those that were named, or that the router was fitted on
+    usual: tuple[str, ...]  # others with a usual name
+    choices: tuple[str, ...]
+    are_vectors: bool
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Columns of queries or vectors, one of which must be there."""
+        return (*self.preferred, *self.usual)
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The columns that a message names."""
+        return self.preferred or self.usual[:1]
+
+    @property
+    def texts(self) -> set[str]:
+        """Columns that are read as texts, whatever they look like."""
+        if self.are_vectors:
+            return set(self.preferred) - set(self.usual)
+        return set(self.preferred)
+
+
+def _candidate_columns(router: Router, query: str | None) -> _CandidateColumns:
+    """The columns of the queries, the one that is named or those of the fit and the usual ones."""
+    recipe = query_recipe(router)
+    takes_vectors = router.text is not None and router.text.kind == "vectors"
+    if query is not None and query != ",".join(recipe.columns):
+        return _CandidateColumns((query,), (), recipe.choices, takes_vectors)
+    if not takes_vectors:
+        return _CandidateColumns(recipe.columns, QUERY_NAMES, recipe.choices, takes_vectors)
+    preferred = tuple(filter(None, [recipe.vectors]))
+    return _CandidateColumns(preferred, VECTOR_NAMES, recipe.choices, takes_vectors)
+
+
+def _with_parsed_vectors(table: pa.Table) -> pa.Table:
+    """The table with lists of numbers in place of vectors as text: a CSV holds them as JSON."""
+    for index, field_of_table in enumerate(table.schema):
+        name = field_of_table.name
+        if name != "id" and is_string(field_of_table.type):
+            vectors = read_vectors(table, name)
+            table = table.set_column(index, name, pa.array(vectors.tolist()))
     return table

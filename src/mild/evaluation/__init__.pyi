@@ -1,5 +1,7 @@
-"""What another router would have cost on a log, each name once."""
+"""What another router would have cost on a log, and plots of systems that defer; each name once."""
 
+from mild.evaluation.coverage_display import CoverageCurveDisplay as CoverageCurveDisplay
+from mild.evaluation.coverage_display import ReliabilityDisplay as ReliabilityDisplay
 from mild.evaluation.off_policy import ENOUGH_CHANGED as ENOUGH_CHANGED
 from mild.evaluation.off_policy import LoggedAnswers as LoggedAnswers
 from mild.evaluation.off_policy import OffPolicyEstimate as OffPolicyEstimate

@@ -29,7 +29,7 @@ from mild.core.arrays import (
 )
 from mild.core.costs import cheapest_of
 from mild.core.rounding import first_least
-from mild.data import CostTerms, OutcomeTable, read_outcomes
+from mild.data import CostTerms, OutcomeTable, read_part
 from mild.data.cost_terms import require_scores
 from mild.data.splits import Split, folds
 from mild.errors import (
@@ -831,7 +831,7 @@ def compare(
     if isinstance(data, OutcomeTable):
         table = data
     else:
-        table = read_outcomes(data, part="train")
+        table = read_part(data, "train")
     task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups)
     splits = task_splits(task, n_splits, test_size, time, random_state)
     n_folds = possible_folds(task, search.cv, splits=splits)

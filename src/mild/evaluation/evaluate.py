@@ -19,7 +19,7 @@ from mild.artifact.sources import source_of
 from mild.artifact.targets import Target, certainty_rows
 from mild.artifact.versions import find_version
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import OutcomeTable, read_part
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, check_arguments, listed
 from mild.evaluation import sections
@@ -669,7 +669,7 @@ def _readable_table(router: Router, data: Any) -> OutcomeTable:
     if isinstance(data, OutcomeTable):
         table = data
     else:
-        table = read_outcomes(data, part="test", features=router.feature_names)
+        table = read_part(data, "test", features=router.feature_names)
     if router.text is None:
         if table.vectors is None:
             rule = "must be a table of numbers, because this router was fitted on numbers"

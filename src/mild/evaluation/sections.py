@@ -579,36 +579,57 @@ def calibration(
     groups: IntArray | None = None,
     strength: float = 0.5,
 ) -> dict[str, Any] | None:
-    """Reliability of each expert's probability; None if the router has no probabilities.
+    """Compare, in bins of the predicted probability, each expert's predicted and real share of the reward.
 
-    The probability of expert k estimates ``E[reward_k | x] / E[sum_j reward_j | x]``. In ten bins of the
-    predicted probability, of about as many rows each, it is compared with
+    The probability of expert k estimates ``E[reward_k | x] / E[sum_j reward_j | x]``. In at most ten bins
+    with roughly equal numbers of rows it is compared with
 
-        ``sum_i reward_ik / sum_i C_i``, ``C_i = sum_j reward_ij``
+        ``sum_i reward_ik / sum_i total_i``, where ``total_i = sum_j reward_ij``,
 
-    over the rows of the bin. The prediction of a bin is the mean weighted by ``C_i``; the interval is that
-    of a ratio of means. If an expert was not asked, its probability is divided among the others. Rows
-    without any reward are left out.
+    over the rows i of the bin. The prediction of a bin is the mean weighted by ``total_i``; the interval is
+    for a ratio of means. If an expert was not asked, the probabilities of the others are rescaled to sum to
+    1. Rows without any reward are left out.
+
+    Parameters
+    ----------
+    rows : RoutedRows
+        Rows with the costs of the experts and the router's probabilities.
+    form : str
+        The rewards that the router was trained with: "others", "complement", "contrast" or "baseline".
+    scale : float or None, default=None
+        Largest possible cost, for "complement".
+    confidence : float, default=0.95
+        Confidence of the intervals.
+    groups : (n_samples,) array or None, default=None
+        Group of each row, for rows that may err together; None if all rows are independent.
+    strength : float, default=0.5
+        Strength of "baseline".
+
+    Returns
+    -------
+    dict or None
+        Bins by expert; None if the router has no probabilities, or no row has a reward.
     """
     if rows.probabilities is None:
         return None
     check_option("form", form, FORMS)
-    reward = _rewards(rows.outcomes, form, scale, strength)
-    total = reward.sum(axis=1)
-    asked = ~np.isnan(rows.costs)
-    predicted = np.where(asked, rows.probabilities, 0)
-    mass = predicted.sum(axis=1)
-    use = (total > 0) & (mass > 0)
-    if not use.any():
+    rewards = _rewards(rows.outcomes, form, scale, strength)
+    total_rewards = rewards.sum(axis=1)
+    is_asked = ~np.isnan(rows.costs)
+    predicted = np.where(is_asked, rows.probabilities, 0)
+    probability_of_asked = predicted.sum(axis=1)
+    is_usable = (total_rewards > 0) & (probability_of_asked > 0)
+    if not is_usable.any():
         return None
-    predicted /= np.where(use, mass, 1)[:, None]
+    predicted /= np.where(is_usable, probability_of_asked, 1)[:, None]
     if groups is None:
         groups = np.arange(len(rows.costs))
     experts = []
     for expert in range(len(rows.expert_names)):
-        expert_rows = ExpertRewards(predicted[:, expert], reward[:, expert], total, groups)
-        experts.append(_curve(expert_rows.take(use & asked[:, expert]), confidence))
-    return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
+        expert_rows = ExpertRewards(predicted[:, expert], rewards[:, expert], total_rewards, groups)
+        experts.append(_curve(expert_rows.take(is_usable & is_asked[:, expert]), confidence))
+    n_rows = int(is_usable.sum())
+    return {"form": form, "rows": n_rows, "confidence": confidence, "experts": experts}
 
 
 class RewardForm(NamedTuple):

@@ -34,37 +34,51 @@ __all__ = [
     "onnx_features",
 ]
 
-_CLASSES = (
-    *(HashingFeatures, StaticFeatures, EncoderFeatures, CombinedFeatures, VectorFeatures),
-    OnnxFeatures,
-)
-# Name, as in ``--text``, to class.
-FEATURES: dict[str, type[TextFeatures]] = {features.kind: features for features in _CLASSES}
+#: Class of each kind of features, by its name, as in ``--text``.
+FEATURES: dict[str, type[TextFeatures]] = {
+    HashingFeatures.kind: HashingFeatures,
+    StaticFeatures.kind: StaticFeatures,
+    EncoderFeatures.kind: EncoderFeatures,
+    CombinedFeatures.kind: CombinedFeatures,
+    VectorFeatures.kind: VectorFeatures,
+    OnnxFeatures.kind: OnnxFeatures,
+}
 
 
 def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
     """Unfitted features, with checked parameters.
 
-    ``name`` is one of FEATURES, ``options`` are parameters of the class, or of the encoder in
-    hashing+encoder.
+    Parameters
+    ----------
+    name : str, default="hashing"
+        A name in ``FEATURES``.
+    **options : object
+        Parameters of the class; for "hashing+encoder" those of the encoder.
+
+    Returns
+    -------
+    features : TextFeatures
+        Unfitted features.
 
     Examples
     --------
     >>> make_features("hashing", dimensions=64)
     HashingFeatures(dimensions=64)
     """
-    # Those of an ONNX file come with a trained encoder, and are not offered for others.
-    offered = FEATURES if name in FEATURES else [kind for kind in FEATURES if kind != "onnx"]
-    features = FEATURES[check_option("text", name, offered)]
-    if features is CombinedFeatures:
-        return CombinedFeatures(encoder=cast(EncoderFeatures, make_features("encoder", **options)))
-    known = inspect.signature(features).parameters
+    if name not in FEATURES:
+        # ONNX features come with a trained encoder, so that the message does not suggest them.
+        check_option("text", name, [kind for kind in FEATURES if kind != "onnx"])
+    features_class = FEATURES[name]
+    if features_class is CombinedFeatures:
+        encoder = cast(EncoderFeatures, make_features("encoder", **options))
+        return CombinedFeatures(encoder=encoder)
+    parameters = inspect.signature(features_class).parameters
     for option in options:
-        if option not in known:
-            raise OptionError(f"{name} features take {', '.join(known)}; got {option!r}.")
-    made = features(**options)
-    made.check_parameters()
-    return made
+        if option not in parameters:
+            raise OptionError(f"{name} features take {', '.join(parameters)}; got {option!r}.")
+    features = features_class(**options)
+    features.check_parameters()
+    return features
 
 
 def check_input(step: TextFeatures, queries: bool, vectors: bool) -> None:

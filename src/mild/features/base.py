@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ Rows: TypeAlias = NDArray[np.float32]
 Settings: TypeAlias = dict[str, Any]
 Tensors: TypeAlias = dict[str, NDArray[Any]]
 
-# Texts from which mean and scale of embeddings are learned: enough for three digits.
+# Number of texts from which mean and scale of embeddings are learned: enough for three digits.
 SCALE_TEXTS = 2_048
 
 
@@ -35,7 +36,8 @@ class TextFeatures(ABC):
 
     Attributes
     ----------
-    n_features_ : int, number of columns
+    n_features_ : int
+        Number of columns.
 
     Examples
     --------
@@ -49,24 +51,23 @@ class TextFeatures(ABC):
     """
 
     kind: ClassVar[str]  # name in mild.features.FEATURES
-    FILES: ClassVar[
-        Mapping[str, str]
-    ] = {}  # file saved beside the router -> setting of its SHA-256
+    # Name of each file that is saved beside the router, and of the setting with its SHA-256.
+    FILES: ClassVar[Mapping[str, str]] = {}
     # Read by scikit-learn's set_output.
     _sklearn_auto_wrap_output_keys: ClassVar[frozenset[str]] = frozenset({"transform"})
 
     @property
     def parts(self) -> tuple[TextFeatures, ...]:
-        """Features that stand side by side: these only, unless they are combined."""
+        """The features that stand side by side: only these, unless they are combined."""
         return (self,)
 
     @property
     def outside_model(self) -> str | None:
         """Name of a model that a saved router needs and does not contain; None if there is none."""
-        return next(
-            (part.outside_model for part in self.parts if part is not self and part.outside_model),
-            None,
-        )
+        for part in self.parts:
+            if part is not self and part.outside_model:
+                return part.outside_model
+        return None
 
     @property
     @abstractmethod
@@ -76,10 +77,10 @@ class TextFeatures(ABC):
     def fit(self, texts: Any, y: Any = None) -> Self:
         """Learn from the training texts; ``y`` is ignored."""
         self.check_parameters()
-        known = self._read(texts)
-        if not len(known):
+        checked = self._read(texts)
+        if not len(checked):
             raise invalid("texts", "must hold at least one text to learn from; got none.")
-        self._learn(known)
+        self._learn(checked)
         return self
 
     def transform(self, texts: Any) -> Any:
@@ -107,9 +108,9 @@ class TextFeatures(ABC):
         return self.vectorize([text])[0]
 
     def without_other_texts(self, texts: Any, X: Rows, train: NDArray[np.intp]) -> Rows:
-        """Features of all texts, as they are if only those at ``train`` are known when fitting.
+        """Features (n_texts, n_features_) of all texts by a fit on those at ``train`` only.
 
-        ``X`` are the features of the fit on all texts. Embeddings hardly depend on the texts of a fit, and
+        ``X`` are the features by the fit on all texts. Embeddings hardly depend on the texts of a fit, and
         are returned as they are.
         """
         return X
@@ -177,7 +178,7 @@ class TextFeatures(ABC):
         return BaseEstimator.set_params(self, **params)
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Let ``transform`` give a frame: "pandas", "polars" or "default"."""
+        """Set what ``transform`` returns: "pandas", "polars", or "default" for an array."""
         from sklearn.utils._set_output import _SetOutputMixin
 
         return _SetOutputMixin.set_output(self, transform=transform)
@@ -187,10 +188,12 @@ class TextFeatures(ABC):
         return sorted(inspect.signature(cls).parameters)
 
     def __repr__(self) -> str:
-        known = inspect.signature(type(self)).parameters.values()
-        given = {one.name: getattr(self, one.name) for one in known}
-        changed = [one.name for one in known if given[one.name] != one.default]
-        return f"{type(self).__name__}({', '.join(f'{n}={given[n]!r:.80}' for n in changed)})"
+        changed = []
+        for parameter in inspect.signature(type(self)).parameters.values():
+            value = getattr(self, parameter.name)
+            if value != parameter.default:
+                changed.append(f"{parameter.name}={value!r:.80}")
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
@@ -226,8 +229,9 @@ class EmbeddingFeatures(TextFeatures):
     def _learn(self, texts: Sequence[str]) -> None:
         vars(self).pop("_centre", None)
         self._forget()
-        rows = self._embed([texts[row] for row in scale_rows(len(texts)).tolist()])
-        self.take_scale(*flat_scale(rows))
+        sample = [texts[row] for row in scale_rows(len(texts)).tolist()]
+        centre, scale = flat_scale(self._embed(sample))
+        self.take_scale(centre, scale)
 
     def _rows(self, texts: Sequence[str]) -> Rows:
         rows = self._embed(texts)
@@ -255,15 +259,19 @@ class EmbeddingFeatures(TextFeatures):
 
 
 def scale_rows(n_texts: int) -> NDArray[np.intp]:
-    """Texts, out of ``n_texts``, from which the scale is learned: evenly spaced, ascending."""
-    return np.arange(0, n_texts, max(1, -(-n_texts // SCALE_TEXTS)))
+    """Indices of those of ``n_texts`` texts from which the scale is learned: evenly spaced, ascending."""
+    step = max(1, math.ceil(n_texts / SCALE_TEXTS))
+    return np.arange(0, n_texts, step)
 
 
 def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Mean of every column, and the square root of the mean variance, as an array of one number."""
     centre = rows.mean(axis=0, dtype=np.float64)
-    common = np.sqrt(np.mean(rows.var(axis=0, dtype=np.float64)))
-    return centre, np.array([common if common > 1e-6 else 1.0])
+    scale = np.sqrt(np.mean(rows.var(axis=0, dtype=np.float64)))
+    if not scale > 1e-6:
+        # All texts have the same vector.
+        scale = 1.0
+    return centre, np.array([scale])
 
 
 def is_table(values: Any) -> bool:
@@ -273,8 +281,11 @@ def is_table(values: Any) -> bool:
 
 def column_values(values: Any) -> list[Any]:
     """A column as a list."""
-    # The elements of a pyarrow column are scalars of its own.
-    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+    if hasattr(values, "to_pylist"):
+        # The elements of a pyarrow column are not Python's texts and numbers.
+        converted: list[Any] = values.to_pylist()
+        return converted
+    return list(values)
 
 
 def check_texts(texts: Any) -> list[str]:
@@ -286,15 +297,16 @@ def check_texts(texts: Any) -> list[str]:
             f"must be a sequence of strings, such as a column; got a {type(texts).__name__}; pass "
             "its column, such as frame['query'].",
         )
-    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-        kind = type(texts).__name__
-        one = "one " if isinstance(texts, (str, bytes)) else ""
-        raise invalid("texts", f"must be a list of strings; got {one}{kind}.")
-    known = column_values(texts)
-    for i, text in enumerate(known):
+    if isinstance(texts, (str, bytes)):
+        raise invalid("texts", f"must be a list of strings; got one {type(texts).__name__}.")
+    if not isinstance(texts, Iterable):
+        raise invalid("texts", f"must be a list of strings; got {type(texts).__name__}.")
+    checked = column_values(texts)
+    for place, text in enumerate(checked):
         if not isinstance(text, str):
-            raise invalid("texts", f"must be strings; got {type(text).__name__} at place {i}.")
-    return known
+            kind = type(text).__name__
+            raise invalid("texts", f"must be strings; got {kind} at place {place}.")
+    return checked
 
 
 def check_text(text: Any) -> str:

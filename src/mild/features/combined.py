@@ -16,10 +16,17 @@ from mild.features.hashing import HashingFeatures
 
 @dataclass(eq=False, repr=False)
 class CombinedFeatures(TextFeatures):
-    """Both kinds of features of a text, those of ``hashing`` first, each scaled by itself.
+    """Both kinds of features of a text, those of ``hashing`` first, each with its own scale.
 
     Hashed n-grams know the words and the form of the training texts, an encoder knows which texts mean the
     same. The encoder's files must be there when a saved router is served.
+
+    Parameters
+    ----------
+    hashing : HashingFeatures, default=HashingFeatures()
+        Features of hashed n-grams.
+    encoder : EncoderFeatures, default=EncoderFeatures()
+        Features of a sentence encoder.
 
     Examples
     --------
@@ -71,19 +78,19 @@ class CombinedFeatures(TextFeatures):
         settings: Settings = {}
         tensors: Tensors = {}
         for part in self.parts:
-            settings[part.kind], own = part.state()
-            tensors |= {f"{part.kind}.{name}": array for name, array in own.items()}
+            settings[part.kind], part_tensors = part.state()
+            for name, tensor in part_tensors.items():
+                tensors[f"{part.kind}.{name}"] = tensor
         return settings, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         def part(kind: type[TextFeatures]) -> Any:
             prefix = f"{kind.kind}."
-            own = {
-                name.removeprefix(prefix): array
-                for name, array in tensors.items()
-                if name.startswith(prefix)
-            }
-            return kind.from_state(settings[kind.kind], own)
+            part_tensors = {}
+            for name, tensor in tensors.items():
+                if name.startswith(prefix):
+                    part_tensors[name.removeprefix(prefix)] = tensor
+            return kind.from_state(settings[kind.kind], part_tensors)
 
         return cls(part(HashingFeatures), part(EncoderFeatures))

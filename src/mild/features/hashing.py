@@ -34,10 +34,11 @@ from mild.features.terms import (
     name_terms,
 )
 
-# Version of the terms, hashes and numbers: an artefact of another version means other features.
+# Version of the terms, hashes and numbers: the features of another version are different ones.
 VERSION = 1
-# The last one is the range of the plain numbers, which are clipped to it.
+# Arrays of saved features; "limits" is the range of the plain numbers, which are clipped to it.
 TENSORS = ("terms", "weights", "projection", "centre", "scale", "limits")
+# Smallest and largest value of each parameter.
 RANGES = {
     "dimensions": (1, 4096),
     "max_terms": (1, 1 << 24),
@@ -52,11 +53,12 @@ PROJECTION_TEXTS = 8_192
 # Below this number of texts every term is kept.
 FEW_TEXTS = 100
 TINY = np.float32(1e-12)
-# Directions of the random sketch beyond those wanted, and passes over the texts that sharpen it.
+# The random sketch has so many more directions than are needed, and is sharpened by so many passes over
+# the texts.
 EXTRA = 12
 PASSES = 2
-# Directions weaker than this part of the first one are rounding noise.
-LEAST = 1e-3
+# Directions that are weaker than this part of the first one are rounding noise.
+WEAKEST = 1e-3
 
 
 @dataclass(eq=False, kw_only=True, repr=False)
@@ -76,6 +78,23 @@ class HashingFeatures(TextFeatures):
 
     ``n_features_`` is the number of directions that were found, plus nine.
 
+    Parameters
+    ----------
+    dimensions : int, default=128
+        Largest number of directions.
+    max_terms : int, default=32768
+        Largest number of buckets that are kept.
+    min_texts : int, default=3
+        Number of texts in which a bucket must occur; 1 where there are fewer than 100 texts.
+    bits : int, default=20
+        There are ``2^bits`` buckets.
+    first : int, default=6144
+        Number of characters that are kept of longer texts, from their beginning.
+    last : int, default=2048
+        The same from their end.
+    seed : int, default=0
+        Seed of the random sketch behind the projection.
+
     Examples
     --------
     >>> texts = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where is Rome?"]
@@ -86,13 +105,13 @@ class HashingFeatures(TextFeatures):
 
     kind = "hashing"
 
-    dimensions: int = 128  # directions at most
-    max_terms: int = 32_768  # buckets kept at most
-    min_texts: int = 3  # texts in which a bucket must occur; 1 where there are fewer than 100 texts
-    bits: int = 20  # buckets are 2^bits
-    first: int = FIRST  # characters that are kept of longer texts, from their beginning
-    last: int = LAST  # and from their end
-    seed: int = 0  # of the random sketch behind the projection
+    dimensions: int = 128
+    max_terms: int = 32_768
+    min_texts: int = 3
+    bits: int = 20
+    first: int = FIRST
+    last: int = LAST
+    seed: int = 0
 
     @property
     def n_features_(self) -> int:
@@ -104,14 +123,17 @@ class HashingFeatures(TextFeatures):
 
     def _learn(self, texts: Sequence[str]) -> None:
         """Learn terms, weights, projection and scales. Needs scipy; ``transform`` does not."""
+        sample = texts
         rows = self.sample_rows(len(texts))
-        sample = texts if rows is None else [texts[row] for row in rows.tolist()]
+        if rows is not None:
+            sample = [texts[row] for row in rows.tolist()]
         self.fit_counts(self.count(texts), sample)
 
     def count(self, texts: Sequence[str]) -> TermCounts:
         """Counts over texts; the counts of two parts of the texts add up."""
         frequencies = np.zeros(1 << self.bits, np.int64)
-        low, high = np.full(len(NUMBER_NAMES), np.inf), np.full(len(NUMBER_NAMES), -np.inf)
+        low = np.full(len(NUMBER_NAMES), np.inf)
+        high = np.full(len(NUMBER_NAMES), -np.inf)
         for rows in chunks(texts, self.first + self.last):
             buffer = lay_out(texts[rows], self.first, self.last)
             np.add.at(frequencies, count_buckets(buffer, self.bits).columns, 1)
@@ -121,7 +143,7 @@ class HashingFeatures(TextFeatures):
         return TermCounts(len(texts), frequencies, low, high)
 
     def sample_rows(self, n_texts: int) -> NDArray[np.intp] | None:
-        """Texts, out of ``n_texts``, from which the projection is learned, ascending; None for all."""
+        """Indices, ascending, of the texts from which the projection is learned; None for all of them."""
         if n_texts <= PROJECTION_TEXTS:
             return None
         rng = np.random.default_rng(self.seed)
@@ -129,57 +151,78 @@ class HashingFeatures(TextFeatures):
 
     def fit_counts(self, counts: TermCounts, sample: Sequence[str]) -> Self:
         """Learn from the counts of all texts, and from the texts at ``sample_rows``."""
-        least = self.min_texts if counts.texts >= FEW_TEXTS else 1
-        terms = frequent_terms(counts.frequencies, least, self.max_terms)
+        min_texts = 1
+        if counts.texts >= FEW_TEXTS:
+            min_texts = self.min_texts
+        terms = frequent_terms(counts.frequencies, min_texts, self.max_terms)
         weights = np.log((1 + counts.texts) / (1 + counts.frequencies[terms])) + 1
-        projection, rounding = _rounded(self._directions(sample, terms, weights))
-        width = projection.shape[1] + len(NUMBER_NAMES)
-        learned = (terms, weights * rounding, projection)
-        limits = np.stack([counts.low, counts.high])
-        self._install(*learned, np.zeros(width), np.ones(width), limits)
-        centre, scale = _scales(self._rows(sample), projection.shape[1])
-        self._install(*learned, centre, scale, limits)
+        projection, row_factors = _rounded(self._directions(sample, terms, weights))
+        n_directions = projection.shape[1]
+        n_columns = n_directions + len(NUMBER_NAMES)
+        learned = {
+            "terms": terms,
+            "weights": weights * row_factors,
+            "projection": projection,
+            "limits": np.stack([counts.low, counts.high]),
+        }
+        # Features are scaled by what they are without a scale.
+        self._install(**learned, centre=np.zeros(n_columns), scale=np.ones(n_columns))
+        centre, scale = _scales(self._rows(sample), n_directions)
+        self._install(**learned, centre=centre, scale=scale)
         return self
 
     def _directions(
         self, texts: Sequence[str], terms: Ints, weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Right singular vectors (n_terms, at most dimensions) of the weighted term matrix, rows of norm 1.
+        """The leading right singular vectors (n_terms, at most dimensions) of the weighted term matrix M.
 
-        A random sketch of the texts, sharpened by passes over the matrix, then an exact decomposition
-        inside it (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1).
+        With random G, a sketch of the texts that is sharpened by passes over M, and then an exact
+        decomposition inside it (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1)::
+
+            Q = basis of M G,  then PASSES times  Q = basis of M M^T Q
+            B = M^T Q,  and  B^T B = R S^2 R^T
+            directions = B R S^-1
         """
+        n_directions = min(self.dimensions, terms.size, len(texts))
+        if n_directions == 0:
+            return np.zeros((terms.size, 0))
+        M = self._weighted_terms(texts, terms, weights)
+        sketch_width = min(n_directions + EXTRA, terms.size, len(texts))
+        rng = np.random.default_rng(self.seed)
+        G = rng.standard_normal((terms.size, sketch_width), dtype=np.float32)
+        Q, _ = np.linalg.qr(M @ G)
+        for _ in range(PASSES):
+            Q, _ = np.linalg.qr(M @ (M.T @ Q))
+        B = np.asarray(M.T @ Q, np.float64)
+        squares, R = np.linalg.eigh(B.T @ B)
+        # Eigenvalues are ascending; the strongest directions come first.
+        strengths = np.sqrt(np.maximum(squares[::-1][:n_directions], 0))
+        is_useful = strengths > WEAKEST * strengths[0]
+        return B @ R[:, ::-1][:, :n_directions][:, is_useful] / strengths[is_useful]
+
+    def _weighted_terms(
+        self, texts: Sequence[str], terms: Ints, weights: NDArray[np.float64]
+    ) -> Any:
+        """Sparse matrix (n_texts, n_terms) of ``(1 + log count) * weight``, with rows of norm 1."""
         from scipy.sparse import csr_matrix, vstack
 
-        wanted = min(self.dimensions, terms.size, len(texts))
-        if wanted == 0:
-            return np.zeros((terms.size, 0))
-        parts = []
+        blocks = []
         index = index_of(terms, self.bits)
         for rows in chunks(texts, self.first + self.last):
             buffer = lay_out(texts[rows], self.first, self.last)
             columns, counts, ends = count_known(buffer, self.bits, index, terms.size)
             values = ((1 + np.log(counts)) * weights[columns]).astype(np.float32)
-            parts.append(csr_matrix((values, columns, ends), (len(ends) - 1, terms.size)))
-        matrix = vstack(parts, format="csr")
+            blocks.append(csr_matrix((values, columns, ends), (len(ends) - 1, terms.size)))
+        matrix = vstack(blocks, format="csr")
         norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-        lengths = np.diff(matrix.indptr)
-        matrix.data /= np.repeat(np.maximum(norms, 1e-12), lengths).astype(np.float32)
-        width = min(wanted + EXTRA, terms.size, len(texts))
-        rng = np.random.default_rng(self.seed)
-        sketch = rng.standard_normal((terms.size, width), dtype=np.float32)
-        basis, _ = np.linalg.qr(matrix @ sketch)
-        for _ in range(PASSES):
-            basis, _ = np.linalg.qr(matrix @ (matrix.T @ basis))
-        inside = np.asarray(matrix.T @ basis, np.float64)
-        squares, rotation = np.linalg.eigh(inside.T @ inside)
-        strengths = np.sqrt(np.maximum(squares[::-1][:wanted], 0))
-        useful = strengths > LEAST * strengths[0]
-        return inside @ rotation[:, ::-1][:, :wanted][:, useful] / strengths[useful]
+        entries_of_row = np.diff(matrix.indptr)
+        matrix.data /= np.repeat(np.maximum(norms, 1e-12), entries_of_row).astype(np.float32)
+        return matrix
 
     def _column_names(self) -> list[str]:
-        projected = range(self.n_features_ - len(NUMBER_NAMES))
-        return [*(f"{self.kind}{i}" for i in projected), *NUMBER_NAMES]
+        n_directions = self.n_features_ - len(NUMBER_NAMES)
+        directions = [f"{self.kind}{i}" for i in range(n_directions)]
+        return [*directions, *NUMBER_NAMES]
 
     def transform_one(self, text: str) -> Rows:
         self._check_fitted()
@@ -190,22 +233,22 @@ class HashingFeatures(TextFeatures):
     def unseen_shares(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Share (n_texts,) of the different terms of each text that are not known; 1 without terms."""
         self._check_fitted()
-        result = np.ones(len(texts))
+        shares = np.ones(len(texts))
         for i, text in enumerate(texts):
             buffer = lay_out([check_text(text)], self.first, self.last)
             buckets = count_buckets(buffer, self.bits).columns
             if buckets.size:
-                result[i] = np.mean(self._index.take(buckets) < 0)
-        return result
+                shares[i] = np.mean(self._index.take(buckets) < 0)
+        return shares
 
     def held_out_shares(self, seen: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
-        # The projection does not matter here, and one direction is quickly found.
+        # The projection does not matter here, and a single direction is found quickly.
         return replace(self, dimensions=1).fit(seen).unseen_shares(texts)
 
     def without_other_texts(self, texts: Sequence[str], X: Rows, train: NDArray[np.intp]) -> Rows:
         # Terms and directions fit the texts that they were learned from better than new ones.
-        known = [texts[row] for row in train.tolist()]
-        return replace(self).fit(known).vectorize(texts)
+        train_texts = [texts[row] for row in train.tolist()]
+        return replace(self).fit(train_texts).vectorize(texts)
 
     def explain(self, text: str) -> tuple[list[str], Rows]:
         """Terms of a text, and what each adds to its features: rows that sum to ``transform_one(text)``.
@@ -216,33 +259,42 @@ class HashingFeatures(TextFeatures):
         self._check_fitted()
         buffer = lay_out([check_text(text)], self.first, self.last)
         counts = count_known(buffer, self.bits, self._index, self._terms.size)
-        width = self._projection.shape[1]
-        parts = np.zeros((counts.columns.size, self.n_features_), np.float32)
+        n_directions = self._projection.shape[1]
+        term_rows = np.zeros((counts.columns.size, self.n_features_), np.float32)
+        directions = term_rows[:, :n_directions]
         weights = (1 + np.log(counts.counts)) * self._weights.take(counts.columns)
-        parts[:, :width] = weights[:, None] * self._projection.take(counts.columns, axis=0)
-        parts[:, :width] /= max(float(np.linalg.norm(parts.sum(axis=0))), float(TINY))
-        parts *= self._inverse_scale
-        # Each plain number in a row of its own.
-        numbers = np.zeros((len(NUMBER_NAMES), self.n_features_), np.float32)
-        np.fill_diagonal(numbers[:, width:], self.transform_one(text)[width:])
-        mean = -self._centre * self._inverse_scale
-        mean[width:] = 0
-        terms = name_terms(buffer, self.bits, self._index, counts.columns)
-        names = [*terms, *(f"<{name}>" for name in NUMBER_NAMES), "<mean>"]
-        return names, np.concatenate([parts, numbers, mean[None]])
+        directions[:] = weights[:, None] * self._projection.take(counts.columns, axis=0)
+        directions /= max(float(np.linalg.norm(term_rows.sum(axis=0))), float(TINY))
+        term_rows *= self._inverse_scale
+        # Each plain number has a row of its own.
+        number_rows = np.zeros((len(NUMBER_NAMES), self.n_features_), np.float32)
+        np.fill_diagonal(number_rows[:, n_directions:], self.transform_one(text)[n_directions:])
+        mean_row = -self._centre * self._inverse_scale
+        mean_row[n_directions:] = 0
+        term_names = name_terms(buffer, self.bits, self._index, counts.columns)
+        number_names = [f"<{name}>" for name in NUMBER_NAMES]
+        names = [*term_names, *number_names, "<mean>"]
+        return names, np.concatenate([term_rows, number_rows, mean_row[None]])
 
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
-        settings = {name: int(getattr(self, name)) for name in ("bits", "first", "last")}
+        settings = {
+            "version": VERSION,
+            "bits": int(self.bits),
+            "first": int(self.first),
+            "last": int(self.last),
+        }
         tensors = {name: getattr(self, f"_{name}") for name in TENSORS}
-        return {"version": VERSION, **settings}, tensors
+        return settings, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         features = cls(
             dimensions=max(tensors["projection"].shape[1], 1),
             max_terms=max(tensors["terms"].size, 1),
-            **{name: settings[name] for name in ("bits", "first", "last")},
+            bits=settings["bits"],
+            first=settings["first"],
+            last=settings["last"],
         )
         features._install(**tensors)
         return features
@@ -250,6 +302,7 @@ class HashingFeatures(TextFeatures):
     def _install(
         self, terms: Any, weights: Any, projection: Any, centre: Any, scale: Any, limits: Any
     ) -> None:
+        """Set what was learned, in the precision in which it is saved."""
         self._terms = np.ascontiguousarray(terms, np.int32)
         self._index = index_of(self._terms, self.bits)
         self._projection = np.ascontiguousarray(projection, np.int8)
@@ -260,36 +313,38 @@ class HashingFeatures(TextFeatures):
         self._limits = np.ascontiguousarray(limits, np.float32)
 
     def _rows(self, texts: Sequence[str]) -> Rows:
-        result = np.empty((len(texts), self.n_features_), np.float32)
-        every = list(chunks(texts, self.first + self.last))
+        features = np.empty((len(texts), self.n_features_), np.float32)
+        slices = list(chunks(texts, self.first + self.last))
 
         def fill(rows: slice) -> None:
-            self._fill(lay_out(texts[rows], self.first, self.last), result[rows])
+            self._fill(lay_out(texts[rows], self.first, self.last), features[rows])
 
-        workers = min(thread_count(), len(every))
-        if workers > 1:
-            with ThreadPoolExecutor(workers) as pool:
-                list(pool.map(fill, every))
+        n_workers = min(thread_count(), len(slices))
+        if n_workers > 1:
+            with ThreadPoolExecutor(n_workers) as pool:
+                list(pool.map(fill, slices))
         else:
-            list(map(fill, every))
-        return result
+            for rows in slices:
+                fill(rows)
+        return features
 
     def _fill(self, buffer: Buffer, rows: Rows) -> None:
-        """Features of one chunk, into its rows of the result."""
+        """Write the features of the texts of a buffer to ``rows`` (n_texts, n_features_)."""
         counts = count_known(buffer, self.bits, self._index, self._terms.size)
         weights = np.log(counts.counts, dtype=np.float32)
         weights += 1
         weights *= self._weights.take(counts.columns)
-        width = self._projection.shape[1]
-        dense = rows[:, :width]
+        n_directions = self._projection.shape[1]
+        projected = rows[:, :n_directions]
         for i, (start, stop) in enumerate(pairwise(counts.ends.tolist())):
-            known = self._projection.take(counts.columns[start:stop], axis=0).astype(np.float32)
-            np.dot(weights[start:stop], known, out=dense[i])
-        norms = np.sqrt(np.add.reduce(dense * dense, axis=1, keepdims=True))
-        dense /= np.maximum(norms, TINY)
-        numbers = count_numbers(buffer)
-        numbers = np.minimum(np.maximum(numbers, self._limits[0]), self._limits[1])
-        rows[:, width:] = numbers
+            term_rows = self._projection.take(counts.columns[start:stop], axis=0)
+            np.dot(weights[start:stop], term_rows.astype(np.float32), out=projected[i])
+        # Not np.linalg.norm, which takes longer for a single text.
+        norms = np.sqrt(np.add.reduce(projected * projected, axis=1, keepdims=True))
+        projected /= np.maximum(norms, TINY)
+        lowest, highest = self._limits
+        # Not np.clip, for the same reason.
+        rows[:, n_directions:] = np.minimum(np.maximum(count_numbers(buffer), lowest), highest)
         rows -= self._centre
         rows *= self._inverse_scale
 
@@ -301,13 +356,14 @@ def _rounded(directions: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray
     return np.rint(directions / factors[:, None]).astype(np.int8), factors
 
 
-def _scales(rows: Rows, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _scales(rows: Rows, n_directions: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Means, and scales: one common to all projected features, one for each number."""
     centre = rows.mean(axis=0, dtype=np.float64)
     spread = rows.std(axis=0, dtype=np.float64)
     scale = np.where(spread > 1e-6, spread, 1.0)
-    common = np.sqrt(np.mean(spread[:width] ** 2)) if width else 1.0
-    scale[:width] = common if common > 1e-6 else 1.0
+    if n_directions:
+        common = np.sqrt(np.mean(spread[:n_directions] ** 2))
+        scale[:n_directions] = common if common > 1e-6 else 1.0
     return centre, scale
 
 
@@ -317,8 +373,8 @@ class TermCounts:
 
     texts: int
     frequencies: Ints  # (2^bits,) number of texts in which each bucket occurs
-    low: NDArray[np.floating[Any]]  # smallest of each plain number
-    high: NDArray[np.floating[Any]]
+    low: NDArray[np.floating[Any]]  # (9,) smallest value of each plain number
+    high: NDArray[np.floating[Any]]  # (9,) and the largest
 
     def __add__(self, other: TermCounts) -> TermCounts:
         return TermCounts(
@@ -329,10 +385,10 @@ class TermCounts:
         )
 
 
-def frequent_terms(frequencies: Ints, least: int, most: int) -> Ints:
-    """At most ``most`` buckets of those in at least ``least`` texts: the commonest, ascending."""
-    kept = np.flatnonzero(frequencies >= least)
-    if kept.size > most:
-        order = np.argsort(-frequencies[kept], kind="stable")[:most]
-        kept = np.sort(kept[order])
-    return kept
+def frequent_terms(frequencies: Ints, min_texts: int, max_terms: int) -> Ints:
+    """Buckets, ascending, that occur in at least ``min_texts`` texts; the most frequent if too many do."""
+    terms = np.flatnonzero(frequencies >= min_texts)
+    if terms.size > max_terms:
+        most_frequent = np.argsort(-frequencies[terms], kind="stable")[:max_terms]
+        terms = np.sort(terms[most_frequent])
+    return terms

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,14 @@ TOKENIZER_FILE = "tokenizer.json"
 INPUTS = ("input_ids", "attention_mask")
 
 
+class _Running(NamedTuple):
+    """What a process has opened to encode texts."""
+
+    process: int
+    tokens: Tokens
+    session: Any
+
+
 @dataclass(eq=False, repr=False)
 class OnnxFeatures(EmbeddingFeatures):
     """Vectors of an encoder that ``onnx_features`` exported. Serving needs onnxruntime and tokenizers.
@@ -29,8 +37,16 @@ class OnnxFeatures(EmbeddingFeatures):
     are opened when the first text is read. ``OMP_NUM_THREADS`` sets the number of threads; the default is
     the number of cores.
 
-    ``encoder`` is an ONNX model with the inputs input_ids and attention_mask (n, length) and one output
-    (n, width), ``tokenizer`` the JSON of a tokenizer of the ``tokenizers`` library.
+    Parameters
+    ----------
+    encoder : bytes
+        An ONNX model with the inputs input_ids and attention_mask (n, length) and one output (n, width).
+    tokenizer : bytes
+        The JSON of a tokenizer of the ``tokenizers`` library.
+    max_length : int, default=256
+        Number of tokens that are read of a text.
+    pad : int, default=0
+        Number of the padding token.
 
     Examples
     --------
@@ -47,9 +63,9 @@ class OnnxFeatures(EmbeddingFeatures):
     encoder: bytes = b""
     tokenizer: bytes = b""
     _: KW_ONLY
-    max_length: int = 256  # tokens that are read of a text
-    pad: int = 0  # number of the padding token
-    _running: tuple[int, Tokens, Any] | None = field(default=None, init=False)
+    max_length: int = 256
+    pad: int = 0
+    _running: _Running | None = field(default=None, init=False)
 
     def check_parameters(self) -> None:
         if not self.encoder:
@@ -63,11 +79,10 @@ class OnnxFeatures(EmbeddingFeatures):
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
-        digests = {
-            self.FILES[name]: hashlib.sha256(content).hexdigest()
-            for name, content in self.files().items()
-        }
-        return {"max_length": self.max_length, "pad": self.pad, **digests}, tensors
+        settings: Settings = {"max_length": self.max_length, "pad": self.pad}
+        for name, content in self.files().items():
+            settings[self.FILES[name]] = hashlib.sha256(content).hexdigest()
+        return settings, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
@@ -79,7 +94,8 @@ class OnnxFeatures(EmbeddingFeatures):
         return {ENCODER_FILE: self.encoder, TOKENIZER_FILE: self.tokenizer}
 
     def take_files(self, files: Mapping[str, bytes]) -> None:
-        self.encoder, self.tokenizer = files[ENCODER_FILE], files[TOKENIZER_FILE]
+        self.encoder = files[ENCODER_FILE]
+        self.tokenizer = files[TOKENIZER_FILE]
         self._running = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,27 +103,32 @@ class OnnxFeatures(EmbeddingFeatures):
         return {**self.__dict__, "_running": None}
 
     def _embed(self, texts: Sequence[str]) -> Rows:
-        tokens, session = self._open()
-        ids = tokens.ids(texts)
+        running = self._open()
+        if not len(texts):
+            return np.empty((0, self.n_features_), np.float32)
+        ids = running.tokens.ids(texts)
         batches = list(batches_by_length(ids))
-        parts = [self._run(session, [ids[i] for i in batch]) for batch in batches]
-        width = parts[0].shape[1] if parts else self.n_features_
-        rows = np.empty((len(texts), width), np.float32)
-        for batch, part in zip(batches, parts, strict=True):
-            rows[batch] = part
+        vectors = []
+        for batch in batches:
+            vectors.append(self._run(running.session, [ids[i] for i in batch]))
+        rows = np.empty((len(texts), vectors[0].shape[1]), np.float32)
+        for batch, batch_vectors in zip(batches, vectors, strict=True):
+            rows[batch] = batch_vectors
         return rows
 
     def _run(self, session: Any, ids: Sequence[Ids]) -> Rows:
+        """Vectors (n, width) of a batch of texts, checked."""
+        inputs = dict(zip(INPUTS, padded(ids, self.pad), strict=True))
         try:
-            (vectors,) = session.run(None, dict(zip(INPUTS, padded(ids, self.pad), strict=True)))
+            (vectors,) = session.run(None, inputs)
         except Exception as error:  # onnxruntime raises nothing narrower
             reason = str(error).splitlines()[0]
             raise ArtifactError(
                 f"{ENCODER_FILE} cannot be run on these texts ({reason})."
             ) from error
-        right = vectors.ndim == 2 and len(vectors) == len(ids)
-        width = getattr(self, "n_features_", 0)  # 0 in fit
-        if not right or width not in (0, vectors.shape[1]):
+        is_one_per_text = vectors.ndim == 2 and len(vectors) == len(ids)
+        width = getattr(self, "n_features_", 0)  # 0 while fitting
+        if not is_one_per_text or width not in (0, vectors.shape[1]):
             raise ArtifactError(
                 f"{ENCODER_FILE} must give {width or 'as many'} numbers per text; got shape "
                 f"{vectors.shape} for {counted(len(ids), 'text')}."
@@ -118,12 +139,12 @@ class OnnxFeatures(EmbeddingFeatures):
             )
         return np.asarray(vectors, np.float32)
 
-    def _open(self) -> tuple[Tokens, Any]:
+    def _open(self) -> _Running:
         """Tokenizer and session, opened on first use and again after a fork, which ends their threads."""
-        if self._running is None or self._running[0] != os.getpid():
+        if self._running is None or self._running.process != os.getpid():
             tokens = Tokens(self.tokenizer, self.max_length, self.pad)
-            self._running = os.getpid(), tokens, _open_session(self.encoder)
-        return self._running[1:]
+            self._running = _Running(os.getpid(), tokens, _open_session(self.encoder))
+        return self._running
 
 
 def _open_session(content: bytes) -> Any:

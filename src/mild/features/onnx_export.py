@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 #: Largest difference between vectors of the network and of its export, relative to the largest entry.
 TOLERANCE = 1e-4
 OPSET = 17
-# Size limit in bytes of one file of protocol buffers.
-MOST = 2**31 - 2**20
-# Texts on which they are compared: empty, short, long, and letters of several scripts.
+# Largest number of bytes of weights: a file of protocol buffers has at most 2 GB.
+MAX_BYTES = 2**31 - 2**20
+# Texts on which network and export are compared: empty, short, long, and letters of several scripts.
 PROBES = (
     "",
     "a",
@@ -65,15 +65,19 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
         )
     import torch
 
-    size = sum(value.numel() * value.element_size() for value in encoder.state_dict().values())
-    if size > MOST:
+    size = 0
+    for weight in encoder.state_dict().values():
+        size += weight.numel() * weight.element_size()
+    if size > MAX_BYTES:
         raise ArtifactError(
             f"an encoder must have less than 2 GB of weights to be one ONNX file; got {size:,} bytes."
         )
     # Two texts of different length: both axes are dynamic, and the mask is traced.
     ids = torch.ones((2, 7), dtype=torch.int64)
     mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
-    axes = {name: {0: "texts", 1: "tokens"} for name in INPUTS}
+    dynamic_axes = {"vector": {0: "texts"}}
+    for name in INPUTS:
+        dynamic_axes[name] = {0: "texts", 1: "tokens"}
     buffer = io.BytesIO()
     export: Any = torch.onnx.export
     with warnings.catch_warnings(), torch.no_grad():
@@ -85,7 +89,7 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
             buffer,
             input_names=list(INPUTS),
             output_names=["vector"],
-            dynamic_axes={**axes, "vector": {0: "texts"}},
+            dynamic_axes=dynamic_axes,
             opset_version=OPSET,
             dynamo=False,
         )
@@ -96,6 +100,16 @@ def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
     """Fitted sentence-encoder features as ONNX: the same vectors, saved with the router.
 
     The router then serves with onnxruntime and tokenizers, without torch and transformers.
+
+    Parameters
+    ----------
+    features : EncoderFeatures
+        Fitted features.
+
+    Returns
+    -------
+    exported : OnnxFeatures
+        Fitted features with the same vectors.
 
     Examples
     --------
@@ -108,10 +122,9 @@ def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
     settings, tensors = features.state()
     files = find_encoder(str(features.source), settings["path"])
     running = RunningEncoder(files, settings["max_length"], "cpu")
-    model, tokenizer = running.model, running.tokenizer
-    pooled = PooledEncoder(model, files.pooling, files.width, files.normalize)
-    content = tokenizer.backend_tokenizer.to_str().encode()
-    pad = int(tokenizer.pad_token_id or 0)
-    found = exported(pooled, content, settings["max_length"], pad)
-    found.take_scale(tensors["centre"], tensors["scale"])
-    return found
+    pooled = PooledEncoder(running.model, files.pooling, files.width, files.normalize)
+    tokenizer_json = running.tokenizer.backend_tokenizer.to_str().encode()
+    pad = int(running.tokenizer.pad_token_id or 0)
+    onnx = exported(pooled, tokenizer_json, settings["max_length"], pad)
+    onnx.take_scale(tensors["centre"], tensors["scale"])
+    return onnx

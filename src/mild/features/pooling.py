@@ -11,9 +11,18 @@ from mild.features.pretrained import Ids, batches_by_length, padded
 
 
 class PooledEncoder(nn.Module):
-    """Token numbers and their mask (n, length) to vectors (n, width) of a module of transformers.
+    """Turns token numbers and their mask (n, length) into vectors (n, width).
 
-    Vectors are the mean of the tokens or the first one ("cls"), scaled to norm 1 if ``normalize``.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A model of transformers.
+    pooling : {"mean", "cls"}
+        Whether the vector of a text is the mean of its tokens' or that of the first token.
+    width : int
+        Width of the vectors.
+    normalize : bool, default=False
+        Whether vectors are scaled to norm 1.
     """
 
     def __init__(self, model: nn.Module, pooling: str, width: int, normalize: bool = False) -> None:
@@ -50,7 +59,8 @@ def encode_rows(
     """
     vectors = torch.empty((len(rows), encoder.width), device=device)
     with torch.no_grad():
-        for places in batches_by_length(rows):
-            batch = [rows[place] for place in places]
-            vectors[places] = encoder(*model_inputs(batch, pad, device))
+        for indices in batches_by_length(rows):
+            batch = [rows[index] for index in indices]
+            input_ids, attention_mask = model_inputs(batch, pad, device)
+            vectors[indices] = encoder(input_ids, attention_mask)
     return vectors

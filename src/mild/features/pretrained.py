@@ -1,4 +1,4 @@
-"""Files and tokenizers of pretrained models: where they are, their digests, the packages that read them."""
+"""Pretrained models: where their files are, digests of these, and the packages that read them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from mild.errors import DataFileError, MissingExtraError, install_hint
 
-# A folder of model folders, for machines where models lie elsewhere than where the router was fitted.
+# Names a folder of model folders, for machines where models are not where the router was fitted.
 MODELS_VARIABLE = "MILD_MODELS"
-# Characters read for each token that is kept: bounds the time of a text of a million characters.
+# Characters that are read for each token that is kept, so that a text of a million takes no longer.
 CHARACTERS_PER_TOKEN = 16
 # Tokens in a batch, padding included.
 BATCH_TOKENS = 8192
@@ -27,7 +27,7 @@ Ids: TypeAlias = NDArray[np.int64]
 
 
 def import_extra(user: str, extra: str, *packages: str) -> list[Any]:
-    """Import optional packages by name: without the extra they are not there, nor are their types."""
+    """Import optional packages, which an extra installs, by name; ``user`` is what needs them."""
     try:
         return [importlib.import_module(name) for name in packages]
     except ImportError as error:
@@ -39,21 +39,32 @@ def import_extra(user: str, extra: str, *packages: str) -> list[Any]:
 def package_folder(name: str) -> Path | None:
     """Folder of an installed package; the package is not imported."""
     module = name.replace("-", "_")
-    spec = importlib.util.find_spec(module) if module.isidentifier() else None
+    if not module.isidentifier():
+        return None
+    spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
         return None
     return Path(next(iter(spec.submodule_search_locations)))
 
 
 def model_folder(name: str, hint: str | None, file: str) -> Path | None:
-    """First folder with ``file``: the hint, ``name``, ``name`` in MILD_MODELS, a package's ``model``."""
-    folders = [Path(hint)] if hint else []
+    """The first folder with a file of this name.
+
+    These are tried: the folder ``hint``, the folder ``name``, a folder of that name in MILD_MODELS, and the
+    folder ``model`` of an installed package of that name.
+    """
+    folders = []
+    if hint:
+        folders.append(Path(hint))
     folders.append(Path(name).expanduser())
     if models := os.environ.get(MODELS_VARIABLE):
         folders.append(Path(models).expanduser() / Path(name).name)
     if package := package_folder(name):
         folders.append(package / "model")
-    return next((folder for folder in folders if (folder / file).is_file()), None)
+    for folder in folders:
+        if (folder / file).is_file():
+            return folder
+    return None
 
 
 def file_digest(path: Path) -> str:
@@ -99,9 +110,9 @@ class Tokens:
     def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Token numbers of each text, at least one."""
         cut = cut_texts(texts, self.max_length)
-        found = self._tokenizer.encode_batch_fast(cut, add_special_tokens=True)
+        encoded = self._tokenizer.encode_batch_fast(cut, add_special_tokens=True)
         # A tokenizer without special tokens gives no token for an empty text.
-        return [np.array(tokens.ids or [self.pad], np.int64) for tokens in found]
+        return [np.array(tokens.ids or [self.pad], np.int64) for tokens in encoded]
 
 
 def open_tokenizer(content: bytes, user: str, extra: str) -> Any:
@@ -131,12 +142,13 @@ def padded(rows: Sequence[Ids], pad: int) -> tuple[Ids, Ids]:
     return ids, mask
 
 
-def batches_by_length(rows: Sequence[Ids], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
-    """Indices of rows of similar length, the longest first, at most ``most`` tokens at a time."""
+def batches_by_length(rows: Sequence[Ids], max_tokens: int = BATCH_TOKENS) -> Iterator[list[int]]:
+    """Indices of rows of similar length, the longest first, at most ``max_tokens`` tokens at a time."""
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
     start = 0
     while start < len(order):
-        size = max(1, most // len(rows[order[start]]))
+        longest = len(rows[order[start]])
+        size = max(1, max_tokens // longest)
         yield order[start : start + size]
         start += size
 

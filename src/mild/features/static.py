@@ -25,8 +25,9 @@ from mild.features.pretrained import (
     read_json,
 )
 
-# Texts whose tokens are held at a time.
+# Number of texts whose tokens are held at a time.
 BATCH = 512
+# Settings of a saved router that say which files it needs.
 REFERENCE = ("name", "path", "normalize", "table_sha256", "tokenizer_sha256")
 
 WORDLLAMA = "wordllama"
@@ -47,8 +48,13 @@ class StaticFeatures(EmbeddingFeatures):
     ``$MILD_MODELS`` and, for wordllama, in the installed package, and checks the digest. With ``embed``
     the table (as float16) and the tokenizer are copied into the artefact, which then needs neither.
 
-    ``source`` is "wordllama" (the extra ``static``), or a folder with model.safetensors and
-    tokenizer.json, as model2vec and sentence-transformers write them.
+    Parameters
+    ----------
+    source : str or path, default="wordllama"
+        "wordllama" (the extra ``static``), or a folder with model.safetensors and tokenizer.json, as
+        model2vec and sentence-transformers write them.
+    embed : bool, default=False
+        Whether a saved router contains the table.
 
     Examples
     --------
@@ -60,18 +66,21 @@ class StaticFeatures(EmbeddingFeatures):
 
     source: str | os.PathLike[str] = WORDLLAMA
     _: KW_ONLY
-    embed: bool = False  # whether a saved router contains the table
+    embed: bool = False
     _reference: Settings = field(default_factory=dict, init=False)
     _table: NDArray[np.float32] | None = field(default=None, init=False)
     _tokenizer_json: bytes = field(default=b"", init=False)
     _tokenizer: Any = field(default=None, init=False)
 
     def _forget(self) -> None:
-        self._table = self._tokenizer = None
+        self._table = None
+        self._tokenizer = None
 
     @property
     def outside_model(self) -> str | None:
-        return None if self.embed else str(self._reference["name"])
+        if self.embed:
+            return None
+        return str(self._reference["name"])
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
@@ -93,13 +102,19 @@ class StaticFeatures(EmbeddingFeatures):
         return features
 
     def _read_files(self, expected: Mapping[str, Any] | None) -> NDArray[np.float32]:
-        """Read the files; those of a saved router must be the ones that it was fitted with."""
-        hint = None if expected is None else expected["path"]
+        """Read the files and return the table; those of a saved router must be as they were in its fit."""
         source = str(self.source)
+        hint = None
+        if expected is not None:
+            hint = expected["path"]
         folder, table_file, tokenizer_file = find_static(source, hint)
-        files = {"table_sha256": table_file, "tokenizer_sha256": tokenizer_file}
-        digests = {key: file_digest(file) for key, file in files.items()}
-        if expected is not None and any(expected[key] != digests[key] for key in digests):
+        digests = {
+            "table_sha256": file_digest(table_file),
+            "tokenizer_sha256": file_digest(tokenizer_file),
+        }
+        if expected is None:
+            self._reference = _reference_of(source, folder, digests)
+        elif any(expected[key] != digest for key, digest in digests.items()):
             raise ArtifactError(
                 f"the static embeddings {source!r} in {folder} are not those that the "
                 f"router was fitted with; install the same version, or save with embed=True."
@@ -109,42 +124,53 @@ class StaticFeatures(EmbeddingFeatures):
             # As they will be stored, so that a router decides alike before and after it is saved.
             table = table.astype(np.float16).astype(np.float32)
         self._tokenizer_json = tokenizer_file.read_bytes()
-        if expected is None:
-            packaged = source == WORDLLAMA
-            config = read_json(folder / "config.json")
-            if not isinstance(config, dict):
-                raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
-            self._reference = {
-                "name": source if packaged else Path(source).name,
-                "path": None if packaged else str(folder.resolve()),
-                "normalize": config.get("normalize") is True,
-                **digests,
-            }
         self._table = table
         return table
 
     def _embed(self, texts: Sequence[str]) -> Rows:
-        table = self._read_files(None) if self._table is None else self._table
+        table = self._table
+        if table is None:
+            table = self._read_files(None)
         if self._tokenizer is None:
-            self._tokenizer, self._unknown = read_tokenizer(self._tokenizer_json, len(table))
+            tokenizer, self._unknown = read_tokenizer(self._tokenizer_json, len(table))
+            # Set last: another thread that finds a tokenizer also reads the unknown token.
+            self._tokenizer = tokenizer
         rows = np.zeros((len(texts), table.shape[1]), np.float32)
         for start in range(0, len(texts), BATCH):
-            batch = [
-                shorten(text, FIRST, LAST).encode("utf-8", "replace").decode()
-                for text in texts[start : start + BATCH]
-            ]
+            batch = []
+            for text in texts[start : start + BATCH]:
+                # Lone surrogates become question marks.
+                batch.append(shorten(text, FIRST, LAST).encode("utf-8", "replace").decode())
             encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
             for i, tokens in enumerate(encoded, start):
-                known = np.array(tokens.ids, np.intp)
+                ids = np.array(tokens.ids, np.intp)
                 if self._unknown is not None:
-                    known = known[known != self._unknown]
-                if known.size:
-                    weights = np.full(known.size, 1 / known.size, np.float32)
-                    np.dot(weights, table.take(known, axis=0), out=rows[i])
+                    ids = ids[ids != self._unknown]
+                if ids.size:
+                    # The mean as a product, which takes no copy of the rows in double precision.
+                    weights = np.full(ids.size, 1 / ids.size, np.float32)
+                    np.dot(weights, table.take(ids, axis=0), out=rows[i])
         if self._reference["normalize"]:
             norms = np.linalg.norm(rows, axis=1, keepdims=True)
             rows /= np.maximum(norms, np.float32(1e-12))
         return rows
+
+
+def _reference_of(source: str, folder: Path, digests: Mapping[str, str]) -> Settings:
+    """The settings REFERENCE of files that features are fitted with."""
+    config = read_json(folder / "config.json")
+    if not isinstance(config, dict):
+        raise DataFileError(f"{folder / 'config.json'} must be a JSON object.")
+    reference: Settings = {
+        "name": source,
+        "path": None,
+        "normalize": config.get("normalize") is True,
+        **digests,
+    }
+    if source != WORDLLAMA:
+        reference["name"] = Path(source).name
+        reference["path"] = str(folder.resolve())
+    return reference
 
 
 def find_static(name: str, hint: str | None = None) -> tuple[Path, Path, Path]:
@@ -160,8 +186,10 @@ def find_static(name: str, hint: str | None = None) -> tuple[Path, Path, Path]:
             "static features use the embeddings of the package wordllama, which is not installed; "
             f"{install_hint('static')}, or name a folder with model.safetensors and tokenizer.json."
         )
-    rule = "static features need a folder with model.safetensors and tokenizer.json"
-    raise DataFileError(f"{rule}; found none at {hint or name!r}.")
+    raise DataFileError(
+        "static features need a folder with model.safetensors and tokenizer.json; found none at "
+        f"{hint or name!r}."
+    )
 
 
 def read_table(path: Path) -> NDArray[np.float32]:
@@ -170,25 +198,37 @@ def read_table(path: Path) -> NDArray[np.float32]:
         tensors = unpack(path.read_bytes())
     except (SafetensorError, OSError, KeyError) as error:
         raise DataFileError(f"{path} must be a safetensors file of numbers ({error}).") from error
-    table = next((tensors[name] for name in TABLE_NAMES if name in tensors), None)
-    if table is None or table.ndim != 2 or table.dtype.kind not in "fi" or 0 in table.shape:
+    table = _embedding_matrix(tensors)
+    if table is None:
         raise DataFileError(
             f"{path} must hold a matrix of numbers named {' or '.join(TABLE_NAMES)}; got "
             f"{', '.join(sorted(tensors)) or 'nothing'}."
         )
-    mapping, weights = tensors.get("mapping"), tensors.get("weights")
+    mapping = tensors.get("mapping")
     if mapping is not None:
         if mapping.dtype.kind not in "iu" or mapping.min() < 0 or mapping.max() >= len(table):
             raise DataFileError(f"{path}: mapping must hold rows of the table.")
         table = table[mapping]
-    result = table.astype(np.float32)
+    embeddings = table.astype(np.float32)
+    weights = tensors.get("weights")
     if weights is not None:
-        if weights.shape != (len(result),):
+        if weights.shape != (len(embeddings),):
             raise DataFileError(f"{path}: weights must have one number per token.")
-        result *= weights[:, None]
-    if not np.isfinite(result).all():
+        embeddings *= weights[:, None]
+    if not np.isfinite(embeddings).all():
         raise DataFileError(f"{path} must hold finite embeddings.")
-    return result
+    return embeddings
+
+
+def _embedding_matrix(tensors: Mapping[str, NDArray[Any]]) -> NDArray[Any] | None:
+    """The tensor with the first of TABLE_NAMES, if it is a matrix of numbers."""
+    for name in TABLE_NAMES:
+        if name in tensors:
+            table = tensors[name]
+            if table.ndim == 2 and table.dtype.kind in "fi" and 0 not in table.shape:
+                return table
+            return None
+    return None
 
 
 def read_tokenizer(content: bytes, n_tokens: int) -> tuple[Any, int | None]:
@@ -196,7 +236,11 @@ def read_tokenizer(content: bytes, n_tokens: int) -> tuple[Any, int | None]:
     tokenizer = open_tokenizer(content, "static features", "static")
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= n_tokens:
-        rule = f"the tokenizer must have at most {counted(n_tokens, 'token')} of the table"
-        raise DataFileError(f"{rule}; got token {largest}.")
+        n_allowed = counted(n_tokens, "token")
+        raise DataFileError(
+            f"the tokenizer must have at most {n_allowed} of the table; got token {largest}."
+        )
     unknown = json.loads(content).get("model", {}).get("unk_token")
-    return tokenizer, tokenizer.token_to_id(unknown) if isinstance(unknown, str) else None
+    if not isinstance(unknown, str):
+        return tokenizer, None
+    return tokenizer, tokenizer.token_to_id(unknown)

@@ -24,7 +24,12 @@ from mild.features.base import (
 class VectorFeatures(TextFeatures):
     """Precomputed vectors, passed through. Texts are refused.
 
-    With ``n_features`` no fit is needed.
+    Parameters
+    ----------
+    n_features : int, default=0
+        Width of the vectors; with it no fit is needed. 0 takes it from the training vectors.
+    column : str, default=None
+        Name of the column of the table that holds them, for messages.
 
     Examples
     --------
@@ -35,8 +40,8 @@ class VectorFeatures(TextFeatures):
 
     kind = "vectors"
 
-    n_features: int = 0  # width of the vectors; 0 to take it from the training vectors
-    column: str | None = None  # their column in the table, for messages
+    n_features: int = 0
+    column: str | None = None
 
     @property
     def n_features_(self) -> int:
@@ -68,22 +73,24 @@ class VectorFeatures(TextFeatures):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.input_tags.string = True, False
+        tags.input_tags.two_d_array = True
+        tags.input_tags.string = False
         tags.requires_fit = not self.n_features
         return tags
 
     def _read(self, texts: Any) -> Rows:
         """The vectors as an array (n, width), checked."""
-        given = texts
-        if len(getattr(texts, "shape", ())) != 2 and isinstance(texts, Iterable):
-            given = column_values(texts)
-            if isinstance(texts, str) or any(isinstance(value, str) for value in given[:1]):
+        vectors = texts
+        is_matrix = len(getattr(texts, "shape", ())) == 2
+        if not is_matrix and isinstance(texts, Iterable):
+            vectors = column_values(texts)
+            if isinstance(texts, str) or (vectors and isinstance(vectors[0], str)):
                 raise UnsupportedError(
                     f"this router was fitted on vectors {self._where}and cannot read a text; give it "
                     f"the vector of the text, made in the same way."
                 )
         try:
-            rows = np.asarray(given, np.float32)
+            rows = np.asarray(vectors, np.float32)
         except (TypeError, ValueError) as error:
             raise invalid("vectors", f"must be rows of numbers; got {error}.") from error
         if rows.ndim != 2 or rows.shape[1] == 0:
@@ -93,10 +100,15 @@ class VectorFeatures(TextFeatures):
 
     @property
     def _where(self) -> str:
-        return "" if self.column is None else f"in column {self.column!r} "
+        """The column, for a message."""
+        if self.column is None:
+            return ""
+        return f"in column {self.column!r} "
 
-    def _checked_width(self, rows: Rows, wanted: int) -> int:
-        if wanted not in (0, rows.shape[1]):
-            rule = f"must have {wanted} numbers each; got {rows.shape[1]}."
+    def _checked_width(self, rows: Rows, expected: int) -> int:
+        """Width of the vectors, which must be the expected one; 0 expects any."""
+        width = rows.shape[1]
+        if expected not in (0, width):
+            rule = f"must have {expected} numbers each; got {width}."
             raise invalid("vectors", self._where + rule)
-        return rows.shape[1]
+        return width

@@ -21,10 +21,10 @@ from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
 
 
-def prices_unused(about: str) -> str:
-    """Sentences for a loss that leaves out known prices; ``about`` says what these are."""
+def prices_unused(prices: str) -> str:
+    """Sentences for a loss that leaves out known prices; ``prices`` is the one that says what these are."""
     return (
-        f"Dollars are not part of the loss. {about} To save dollars, tune with a target, such as "
+        f"Dollars are not part of the loss. {prices} To save dollars, tune with a target, such as "
         "keep_quality=1.0 for the quality of the best expert, or count them in the loss with "
         "price_weight=NUMBER."
     )
@@ -43,10 +43,11 @@ def tradeoff_choices(
     >>> tradeoff_choices(np.array([[0.1, 0.4]]), np.array([[2.0, 1.0]]), [0.0, 1.0])
     array([[0, 1]])
     """
-    columns = [
-        cheapest_expected(expected_errors + t * expected_prices, ranks) for t in np.asarray(weights)
-    ]
-    return np.column_stack(columns) if columns else np.empty((len(expected_errors), 0), np.intp)
+    weights = np.asarray(weights)
+    choices = np.empty((len(expected_errors), len(weights)), np.intp)
+    for column, t in enumerate(weights):
+        choices[:, column] = cheapest_expected(expected_errors + t * expected_prices, ranks)
+    return choices
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +174,11 @@ class TwoExpertCurve:
 def two_expert_curve(
     preference_for_strong: ArrayLike, quality_weak: ArrayLike, quality_strong: ArrayLike
 ) -> TwoExpertCurve:
-    """Quality at every share of strong calls, rows sent to the strong expert by falling preference.
+    """Quality at every share of strong calls, as rows go to the strong expert by decreasing preference.
 
     ``quality(t) = mean_i of (quality_strong_i if preference_i >= t else quality_weak_i)`` for every
-    threshold t. Only the order of the preference matters; rows of equal preference move together.
+    threshold t. Only the order of the preferences matters; rows whose preferences are equal, or differ by
+    rounding only, move together.
 
     Parameters
     ----------
@@ -210,14 +212,15 @@ def two_expert_curve(
         )
     ranks = tie_ranks(-preference)
     order = np.argsort(ranks, kind="stable")
-    ordered = ranks[order]
-    last_of_tie = np.append(ordered[1:] != ordered[:-1], True)
-    sent = np.append(0, np.flatnonzero(last_of_tie) + 1)
-    gain = np.append(0.0, np.cumsum((strong - weak)[order]))[sent]
-    quality = weak.mean() + gain / len(weak)
-    # Exact at the end, so that pgr ends at 1 and every level is reached.
+    sorted_ranks = ranks[order]
+    is_last_of_tie = np.append(sorted_ranks[1:] != sorted_ranks[:-1], True)
+    # Numbers of rows that can be sent to the strong expert without separating ties.
+    n_strong = np.append(0, np.flatnonzero(is_last_of_tie) + 1)
+    gain_by_rows = np.append(0.0, np.cumsum((strong - weak)[order]))
+    quality = weak.mean() + gain_by_rows[n_strong] / len(weak)
+    # Cumulative sums round, but the curve must end exactly at the quality of the strong expert.
     quality[-1] = strong.mean()
-    return TwoExpertCurve(sent / len(weak), quality)
+    return TwoExpertCurve(n_strong / len(weak), quality)
 
 
 def _area(x: FloatArray, y: FloatArray) -> float:

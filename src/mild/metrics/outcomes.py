@@ -152,16 +152,17 @@ def _index_known(values: Array | None, index: Any) -> Array | None:
     return indexed
 
 
-def side_by_side(parts: Sequence[Outcomes]) -> Outcomes:
+def side_by_side(blocks: Sequence[Outcomes]) -> Outcomes:
     """The columns of several outcomes of the same rows, one after the other."""
 
     def joined(name: str) -> FloatArray | None:
-        columns = [getattr(part, name) for part in parts]
+        """One figure of all blocks; None if a block does not have it."""
+        columns = [getattr(block, name) for block in blocks]
         if any(column is None for column in columns):
             return None
         return np.column_stack(columns)
 
-    costs = np.column_stack([part.costs for part in parts])
+    costs = np.column_stack([block.costs for block in blocks])
     return Outcomes(costs, joined("scores"), joined("prices"), joined("latencies"))
 
 

@@ -45,18 +45,28 @@ class Certificate:
 
 
 def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> FloatArray:
-    """P-values (n_settings,) of "the expected loss is above the limit", for losses in [-1, 1].
+    """P-values (n_settings,) for the hypothesis that the expected loss is above ``limit``.
 
-    With ``x = (1 + loss) / 2`` and ``m = (1 + limit) / 2`` the wealth ``prod_i (1 - bet_i (x_i - m))`` has
-    an expectation of at most 1 under the hypothesis, whatever the distribution, if each bet depends on
-    earlier rows only. The p-value is 1 / the largest wealth. Bets are chosen for power at ``level``.
+    With ``x = (1 + loss) / 2`` and ``m = (1 + limit) / 2``, the wealth
+
+        ``prod_i (1 - bet_i (x_i - m))``
+
+    of somebody who bets against the hypothesis has an expectation of at most 1 if the hypothesis holds,
+    whatever the distribution, provided that the bet on a row depends on earlier rows only. The p-value is
+    1 / the largest wealth. The sizes of the bets are tuned for power at ``level``.
 
     Parameters
     ----------
-    losses : (n_samples, n_settings) array, rows in random order
+    losses : (n_samples, n_settings) array in [-1, 1], rows in random order
     limit : number in (-1, 1)
-    level : number in (0, 1), the error probability at which the p-values will be compared
+    level : number in (0, 1), the error probability with which the p-values will be compared
 
+    Returns
+    -------
+    (n_settings,) array
+
+    Examples
+    --------
     >>> betting_p_values([[-1.0], [0.0]] * 50, limit=0.1).round(6)
     array([0.])
     """
@@ -69,27 +79,34 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
     n = len(values)
     x = (1 + values) / 2
     m = (1 + limit) / 2
-    rows = np.arange(1, n + 1)[:, None]
-    means = (0.5 + np.cumsum(x, axis=0)) / (rows + 1)
-    variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / (rows + 1)
+    n_seen = np.arange(1, n + 1)[:, None]
+    # Running means and variances start from one made-up row with mean 1/2 and variance 1/4.
+    means = (0.5 + np.cumsum(x, axis=0)) / (n_seen + 1)
+    variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / (n_seen + 1)
+    # The bet on a row may use earlier rows only: otherwise the p-value would not be valid.
     variances_before = np.vstack([np.full((1, x.shape[1]), 0.25), variances[:-1]])
     unit_bets = np.sqrt(2 * math.log(1 / level) / (n * variances_before))
+    # No row may lose more than half of the wealth, which would otherwise become negative.
     bets = np.minimum(BET * unit_bets, 0.5 / (1 - m))
     largest_log_wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0).max(axis=0)
     return np.exp(-np.maximum(largest_log_wealth, 0))
 
 
 def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certificate:
-    """Certify settings, from the safest on, whose expected loss is at most the limit.
+    """Certify, starting with the safest, the settings whose expected loss is at most ``limit``.
 
-    With probability ``guarantee`` over the calibration rows no certified setting has an expected loss
-    above the limit. Rows must be independent draws that were used for nothing else, in random order.
+    With probability ``guarantee`` over the calibration rows, no certified setting has an expected loss
+    above the limit. Rows must be independent draws that were not used for anything else, in random order.
 
     Parameters
     ----------
     losses : (n_samples, n_settings) array in [-1, 1]; column 0 is the setting that is tested first
     limit : number in (-1, 1)
     guarantee : number in (0, 1)
+
+    Returns
+    -------
+    Certificate
     """
     if not 0 < guarantee < 1:
         raise invalid("guarantee", f"must be above 0 and below 1; got {guarantee}.")
@@ -98,6 +115,7 @@ def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certific
     p_values = betting_p_values(values, limit, level)
     estimates = values.mean(axis=0)
     n_certified = _n_before_first_false(p_values <= level)
+    # How many rows the first setting that was not certified would need.
     rows_needed = None
     if n_certified < len(p_values):
         gap = limit - estimates[n_certified]

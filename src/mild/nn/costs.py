@@ -24,7 +24,19 @@ from mild.nn.tensors import (
 def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None) -> Tensor:
     """Cost of sending each sample to each expert: ``1[prediction_k != y] + beta_k``.
 
-    ``predictions`` are (n_samples, n_experts), ``labels`` (n_samples,), ``betas`` (n_experts,).
+    Parameters
+    ----------
+    predictions : tensor of shape (n_samples, n_experts)
+        Class label that each expert predicts.
+    labels : tensor of shape (n_samples,)
+        True class labels.
+    betas : tensor of shape (n_experts,) or sequence, default=None
+        Non-negative price of asking each expert, in units of one error. None stands for zeros.
+
+    Returns
+    -------
+    costs : tensor of shape (n_samples, n_experts)
+        Cost of each expert.
 
     Examples
     --------
@@ -41,10 +53,10 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
         raise invalid(
             "labels", f"must be a tensor of shape (n_samples,) = ({predictions.shape[0]},)."
         )
-    wrong = (predictions != labels[:, None]).to(torch.get_default_dtype())
+    errors = (predictions != labels[:, None]).to(torch.get_default_dtype())
     if betas is None:
-        return wrong
-    return wrong + check_non_negative("betas", check_vector("betas", betas, wrong))
+        return errors
+    return errors + check_non_negative("betas", check_vector("betas", betas, errors))
 
 
 def rewards(
@@ -52,10 +64,29 @@ def rewards(
 ) -> Tensor:
     """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
 
-    Over the asked experts of a row: ``others`` is the sum of the other costs, ``complement`` is
-    ``1 - c_k / scale``, ``contrast`` is the largest cost minus ``c_k``, ``baseline`` is
-    ``max + strength * (sum - max) - c_k``. An expert that was never asked (NaN) gets 0. ``scale`` is
-    the largest possible cost; its default, the largest cost present, is wrong for batches.
+    Over the asked experts of a row:
+
+    - ``others``: the sum of the other costs (paper, Lemma 1);
+    - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);
+    - ``contrast``: the largest cost minus ``c_k``;
+    - ``baseline``: ``max + strength * (sum - max) - c_k``.
+
+    Parameters
+    ----------
+    costs : tensor of shape (n_samples, n_experts)
+        Non-negative costs; NaN where an expert was never asked. Its reward is then 0.
+    kind : {"others", "complement", "contrast", "baseline"}, default="others"
+        Form of the rewards.
+    scale : float, default=None
+        Only for ``complement``: the largest possible cost. None takes the largest cost present, which is
+        wrong for batches.
+    strength : float, default=0.5
+        Only for ``baseline``: a number >= 0.
+
+    Returns
+    -------
+    rewards : tensor of shape (n_samples, n_experts)
+        Non-negative rewards.
 
     Examples
     --------
@@ -74,8 +105,8 @@ def rewards(
         raise invalid(
             "costs", "must be known for at least one expert in every row; got a row with only NaN."
         )
-    if kind == "complement" and scale is not None:
-        largest = float(array.nan_to_num(nan=0.0).max()) if array.numel() else 0.0
+    if kind == "complement" and scale is not None and array.numel():
+        largest = float(array.nan_to_num(nan=0.0).max())
         if largest > scale * (1 + 1e-6):
             raise invalid(
                 "scale",
@@ -89,23 +120,38 @@ def unchecked_rewards(
     costs: Tensor, kind: str, scale: float | None, strength: float = 0.5
 ) -> Tensor:
     """``rewards`` without checks of the values, for training steps."""
-    asked = ~torch.isnan(costs)
-    known = costs.masked_fill(~asked, 0)
+    is_unknown = torch.isnan(costs)
+    known = costs.masked_fill(is_unknown, 0)
     if kind == "complement":
-        if scale is not None and not (math.isfinite(scale) and scale > 0):
-            raise invalid("scale", f"must be positive and finite; got {scale}.")
-        if scale is not None:
-            result = (1 - known / scale).clamp(min=0)
-        else:
-            largest = known.max() if known.numel() else known.new_ones(())
-            result = 1 - known / torch.where(largest > 0, largest, torch.ones_like(largest))
+        made = _complement(known, scale)
     else:
-        share = STRENGTHS[kind] if kind in STRENGTHS else check_strength("strength", strength)
-        level = known.amax(dim=1, keepdim=True)
-        if share > 0:
-            level = (1 - share) * level + share * known.sum(dim=1, keepdim=True)
-        result = (level - known).clamp(min=0)
-    return result.masked_fill(~asked, 0)
+        if kind in STRENGTHS:
+            strength = STRENGTHS[kind]
+        made = _baseline_minus_cost(known, check_strength("strength", strength))
+    return made.masked_fill(is_unknown, 0)
+
+
+def _complement(known: Tensor, scale: float | None) -> Tensor:
+    """``1 - c_k / scale``; the scale is the largest cost where none is given."""
+    if scale is not None:
+        if not (math.isfinite(scale) and scale > 0):
+            raise invalid("scale", f"must be positive and finite; got {scale}.")
+        return (1 - known / scale).clamp(min=0)
+    if not known.numel():
+        return 1 - known
+    largest = known.max()
+    # Costs that are all zero have any scale. The condition stays on the device.
+    return 1 - known / torch.where(largest > 0, largest, torch.ones_like(largest))
+
+
+def _baseline_minus_cost(known: Tensor, strength: float) -> Tensor:
+    """``b - c_k`` with ``b = (1 - strength) * max + strength * sum`` of the known costs of a row."""
+    baseline = known.amax(dim=1, keepdim=True)
+    if strength > 0:
+        total = known.sum(dim=1, keepdim=True)
+        baseline = (1 - strength) * baseline + strength * total
+    # Rounding may leave a reward just below 0.
+    return (baseline - known).clamp(min=0)
 
 
 def reward_distribution(rewards: Tensor) -> Tensor:
@@ -113,11 +159,13 @@ def reward_distribution(rewards: Tensor) -> Tensor:
 
     Parameters
     ----------
-    rewards : (n_samples, n_experts) tensor of non-negative numbers
+    rewards : tensor of shape (n_samples, n_experts)
+        Non-negative rewards.
 
     Returns
     -------
-    tensor of the same shape
+    distribution : tensor of shape (n_samples, n_experts)
+        Rewards whose rows sum to 1, or to 0 where all rewards are zero.
 
     Examples
     --------
@@ -128,14 +176,26 @@ def reward_distribution(rewards: Tensor) -> Tensor:
     """
     array = check_non_negative("rewards", float_matrix("rewards", rewards))
     # Dividing by the largest first keeps the sum of huge rewards finite.
-    top = array.amax(dim=1, keepdim=True)
-    scaled = array / torch.where(top > 0, top, torch.ones_like(top))
+    largest = array.amax(dim=1, keepdim=True)
+    scaled = array / torch.where(largest > 0, largest, torch.ones_like(largest))
     total = scaled.sum(dim=1, keepdim=True)
     return scaled / torch.where(total > 0, total, torch.ones_like(total))
 
 
 def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
-    """Mean cost of the chosen experts: the mean over i of ``costs[i, chosen[i]]``, a 0-d tensor.
+    """Mean cost of the chosen experts: the mean over i of ``costs[i, chosen[i]]``.
+
+    Parameters
+    ----------
+    costs : tensor of shape (n_samples, n_experts)
+        Costs; that of a chosen expert must be known.
+    chosen : tensor of int of shape (n_samples,)
+        Index of the chosen expert of each sample.
+
+    Returns
+    -------
+    loss : tensor of shape ()
+        The mean cost.
 
     Examples
     --------
@@ -152,11 +212,11 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
             f"must lie in [0, {array.shape[1]}); got {int(experts.min())} to {int(experts.max())}.",
         )
     values = array.gather(1, experts[:, None])[:, 0]
-    unknown = int(torch.isnan(values).sum())
-    if unknown:
+    n_unknown = int(torch.isnan(values).sum())
+    if n_unknown:
         raise invalid(
             "costs",
-            f"must be known for the chosen expert of every row; {unknown} of "
+            f"must be known for the chosen expert of every row; {n_unknown} of "
             f"{counted(len(values), 'row')} chose an expert that was never asked there.",
         )
     return values.mean()
@@ -165,9 +225,23 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
 def expert_mass(
     costs: Tensor, rewards: str = "others", counts: str = "reward", strength: float = 0.5
 ) -> Tensor:
-    """Mass (n_experts,) of each expert, in samples, as ``mild.expert_mass``.
+    """Mass of each expert, in samples, as ``mild.expert_mass``.
 
-    Float64, or float32 on devices without it.
+    Parameters
+    ----------
+    costs : tensor of shape (n_samples, n_experts)
+        Costs; NaN where an expert was never asked.
+    rewards : {"others", "complement", "contrast", "baseline"}, default="others"
+        Kind of the rewards, as in ``rewards``.
+    counts : {"reward", "best"}, default="reward"
+        As in ``mild.expert_mass``.
+    strength : float, default=0.5
+        Strength of ``baseline`` rewards.
+
+    Returns
+    -------
+    mass : tensor of shape (n_experts,)
+        Mass of each expert, in float64, or in float32 on devices without it.
 
     Examples
     --------
@@ -176,7 +250,9 @@ def expert_mass(
     """
     table = float_matrix("costs", costs)
     mass = margins.expert_mass(to_numpy(table), rewards, counts, strength)
-    dtype = torch.float32 if table.device.type == "mps" else torch.float64
+    dtype = torch.float64
+    if table.device.type == "mps":
+        dtype = torch.float32
     return torch.from_numpy(mass).to(dtype).to(table.device)
 
 
@@ -185,12 +261,30 @@ def theory_margins(
 ) -> Tensor:
     """Margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, as ``mild.theory_margins``.
 
+    Parameters
+    ----------
+    mass : tensor of shape (n_experts,) or sequence
+        Non-negative masses ``m_k``, as ``expert_mass`` gives them.
+    norms : tensor of shape (n_experts,) or sequence, default=None
+        Positive feature norms ``X_k``. None takes all as equal.
+    total : float, default=None
+        Sum of the margins. None takes the number of experts, so that the mean margin is 1.
+    share_below : float, default=0.0
+        Experts with less than this share of the mass share one margin, that of their mean mass.
+
+    Returns
+    -------
+    margins : tensor of shape (n_experts,)
+        Positive margins.
+
     Examples
     --------
     >>> theory_margins([8.0, 1.0])
     tensor([1.3333, 0.6667])
     """
-    like = torch.as_tensor(mass)
-    dtype = like.dtype if like.is_floating_point() else torch.get_default_dtype()
-    found = margins.theory_margins(to_numpy(like), to_numpy(norms), total, share_below)
-    return torch.from_numpy(found).to(dtype).to(like.device)
+    mass_tensor = torch.as_tensor(mass)
+    dtype = torch.get_default_dtype()
+    if mass_tensor.is_floating_point():
+        dtype = mass_tensor.dtype
+    rho = margins.theory_margins(to_numpy(mass_tensor), to_numpy(norms), total, share_below)
+    return torch.from_numpy(rho).to(dtype).to(mass_tensor.device)

@@ -18,9 +18,23 @@ def decide(
     rule: str = "stationary",
     surrogate: object = "logistic",
 ) -> Tensor:
-    """Expert of each row, ties to the highest index: an int64 tensor (n_samples,).
+    """Expert of each row; ties go to the highest index.
 
-    ``rule`` is "stationary" (consistent) or "argmax" (the paper's).
+    Parameters
+    ----------
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    margins : tensor of shape (n_experts,), sequence, float or Margins, default=None
+        Positive margins that the scores were trained with. None stands for all equal.
+    rule : {"stationary", "argmax"}, default="stationary"
+        "stationary" is consistent for any margins; "argmax" is the paper's rule.
+    surrogate : str or float, default="logistic"
+        The surrogate that the scores were trained with.
+
+    Returns
+    -------
+    chosen : tensor of int of shape (n_samples,)
+        Index of the expert of each row.
 
     Examples
     --------
@@ -35,10 +49,24 @@ def decide(
 def stationary_distribution(
     scores: Tensor, margins: Vector | float | Margins | None = None, surrogate: object = "logistic"
 ) -> Tensor:
-    """The reward distribution (n_samples, n_experts) for which each row of scores is the exact minimiser.
+    """The reward distribution for which each row of scores is the exact minimiser.
 
-    Computed in float64; no gradient flows through it. The hinge and tau >= 2 have no unique decoding and
-    are refused.
+    It is computed in float64; no gradient flows through it.
+
+    Parameters
+    ----------
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    margins : tensor of shape (n_experts,), sequence, float or Margins, default=None
+        Positive margins that the scores were trained with. None stands for all ones.
+    surrogate : str or float, default="logistic"
+        The surrogate that the scores were trained with. The hinge and tau >= 2 have no unique decoding
+        and are refused.
+
+    Returns
+    -------
+    distribution : tensor of shape (n_samples, n_experts)
+        Estimated reward distribution; each row sums to 1.
 
     Examples
     --------
@@ -46,11 +74,12 @@ def stationary_distribution(
     tensor([[0.5500, 0.4500]])
     """
     f = float_matrix("scores", scores)
-    found = decisions.stationary_distribution(to_numpy(f), _to_numpy(margins), surrogate)
-    return torch.from_numpy(found).to(f.dtype).to(f.device)
+    distribution = decisions.stationary_distribution(to_numpy(f), _to_numpy(margins), surrogate)
+    return torch.from_numpy(distribution).to(f.dtype).to(f.device)
 
 
 def _to_numpy(margins: Any) -> Any:
+    """Margins as ``mild.core`` takes them; those that were prepared in their exact values."""
     if isinstance(margins, Margins):
         return np.array(margins.distinct)[margins.group_of.cpu().numpy()]
     return to_numpy(margins)

@@ -4,7 +4,7 @@ MILD is an autograd function. With ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k
 ``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. The backward pass computes
 the gradient by its formula instead of replaying the forward one. Memory stays at a few (n, p) tensors: if
 margins differ, pairs of experts are computed for a bounded number of rows at a time. Terms that overflow
-separately are subtracted as logarithms, so that no NaN arises.
+separately are subtracted as logarithms, so that there is no NaN.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mild.nn.tensors import (
     float_matrix,
 )
 
-#: How many scores over margins are computed at a time.
+#: How many scores over margins are held at a time.
 CHUNK = 2**20
 
 
@@ -45,10 +45,30 @@ def mild_loss(
 ) -> Tensor:
     """MILD loss of each sample, differentiable in scores and rewards, not in margins.
 
-    ``sum_k reward_k * log sum_k' exp((f_k' - f_k) / rho_k)`` for the logistic surrogate. The boolean
-    tensor ``asked`` is False where an expert was never asked and takes no part in the row; a row
-    without any asked expert has loss 0. Values are inf where the true value overflows, never NaN for
-    finite scores. Second derivatives are exact for the logistic surrogate.
+    With scores f, rewards c̄ and margins rho, the loss of one sample with the logistic surrogate is::
+
+        loss = sum_k c̄_k * log sum_k' exp((f_k' - f_k) / rho_k)
+
+    Second derivatives are exact for the logistic surrogate.
+
+    Parameters
+    ----------
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    rewards : tensor of shape (n_samples, n_experts)
+        Non-negative weights, as ``rewards`` makes them from costs.
+    margins : tensor of shape (n_experts,), sequence, float or Margins, default=None
+        Positive margins. None stands for all ones.
+    surrogate : str or float, default="logistic"
+        A name in ``mild.core.surrogates.SURROGATES``, or a number tau >= 0 of the comp-sum family.
+    asked : tensor of bool of shape (n_samples, n_experts), default=None
+        False where an expert was never asked and takes no part in the row. A row without any asked
+        expert has loss 0.
+
+    Returns
+    -------
+    values : tensor of shape (n_samples,)
+        Losses; inf where the true value overflows, never NaN for finite scores.
 
     Examples
     --------
@@ -61,16 +81,18 @@ def mild_loss(
     f = float_matrix("scores", scores)
     weights = float_matrix("rewards", rewards, f)
     rho = check_margins(margins, f)
-    kind = parse_surrogate(surrogate)
+    parsed_surrogate = parse_surrogate(surrogate)
     if asked is not None:
         if not isinstance(asked, Tensor) or asked.dtype != torch.bool:
             raise invalid("asked", "must be a boolean tensor, True where costs are known.")
         check_shape("asked", asked.shape, "(n_samples, n_experts)", f.shape)
-        silent = ~asked.to(f.device)
-        f = f.masked_fill(silent, torch.finfo(f.dtype).min)
-        weights = weights.masked_fill(silent, 0)
-    result: Tensor = _DeferralLoss.apply(f, weights, rho, kind)  # type: ignore[no-untyped-call]
-    return result
+        takes_no_part = ~asked.to(f.device)
+        f = f.masked_fill(takes_no_part, torch.finfo(f.dtype).min)
+        weights = weights.masked_fill(takes_no_part, 0)
+    values: Tensor = _DeferralLoss.apply(  # type: ignore[no-untyped-call]
+        f, weights, rho, parsed_surrogate
+    )
+    return values
 
 
 def tdef_loss(
@@ -78,7 +100,21 @@ def tdef_loss(
 ) -> Tensor:
     """TDEF (Mao, Mohri, Zhong 2023): ``complement`` rewards and all margins 1.
 
-    Pass ``scale``, the largest possible cost, when you work in batches.
+    Parameters
+    ----------
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    costs : tensor of shape (n_samples, n_experts)
+        Costs. Experts whose cost is NaN take no part in the row.
+    scale : float, default=None
+        The largest possible cost; pass it when you work in batches. None takes the largest present.
+    surrogate : str or float, default="logistic"
+        As in ``mild_loss``.
+
+    Returns
+    -------
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -91,6 +127,8 @@ def tdef_loss(
 
 
 class _DeferralLoss(torch.autograd.Function):
+    """``sum_k c̄_k * loss_k``, whose gradient is computed by its formula."""
+
     generate_vmap_rule = True
 
     @staticmethod
@@ -100,15 +138,18 @@ class _DeferralLoss(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0], inputs[1])
-        ctx.margins, ctx.kind = inputs[2], inputs[3]
+        scores, rewards, margins, kind = inputs
+        ctx.save_for_backward(scores, rewards)
+        ctx.margins = margins
+        ctx.kind = kind
 
     @staticmethod
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
         scores, rewards = ctx.saved_tensors
         shifted = _shift(scores, ctx.margins, ctx.kind)
         upstream = outputs[0][:, None]
-        on_scores = on_rewards = None
+        on_scores = None
+        on_rewards = None
         if ctx.needs_input_grad[0]:
             on_scores = _times(upstream, _gradient(shifted, rewards, ctx.margins, ctx.kind))
         if ctx.needs_input_grad[1]:
@@ -136,17 +177,23 @@ def _expert_losses(shifted: Tensor, margins: Margins, kind: Surrogate) -> Tensor
     if kind.form == "hinge":
         if shifted.shape[1] == 1:
             return torch.zeros_like(shifted)
-        return (1 + _rival_gaps(shifted, margins)[0]).clamp(min=0)
+        gaps, _, _ = _rival_gaps(shifted, margins)
+        return (1 + gaps).clamp(min=0)
     if kind.form == "pairwise":
-        losses = []
-        for k in range(shifted.shape[1]):
-            v = (shifted - shifted[:, k : k + 1]) / margins.per_expert[k]
-            # The expert itself counts as a rival at gap 0; its share is taken off again.
-            itself = torch.zeros_like(v)
-            itself[:, k] = kind.unit
-            losses.append((_phi(-logsigmoid(-v), kind.tau) - itself).sum(dim=1))
-        return torch.stack(losses, dim=1)
+        return _pairwise_losses(shifted, margins, kind)
     return _phi(_log_sums(shifted, margins), kind.tau)
+
+
+def _pairwise_losses(scores: Tensor, margins: Margins, kind: Surrogate) -> Tensor:
+    """(n, p): ``sum over j != k of Phi_tau(exp((f_j - f_k) / rho_k))`` of every expert k."""
+    losses = []
+    for k in range(scores.shape[1]):
+        v = (scores - scores[:, k : k + 1]) / margins.per_expert[k]
+        # The expert itself counts as a rival at gap 0; its share is subtracted again.
+        itself = torch.zeros_like(v)
+        itself[:, k] = kind.unit
+        losses.append((_phi(-logsigmoid(-v), kind.tau) - itself).sum(dim=1))
+    return torch.stack(losses, dim=1)
 
 
 def _gradient(shifted: Tensor, rewards: Tensor, margins: Margins, kind: Surrogate) -> Tensor:
@@ -168,64 +215,79 @@ def _log_sums(shifted: Tensor, margins: Margins) -> Tensor:
     if len(margins.distinct) == 1:
         scaled = shifted / rho
         return scaled.logsumexp(dim=1, keepdim=True) - scaled
-    sums = [
-        (part[:, None] / rho[:, None]).logsumexp(dim=2) for part in torch.split(shifted, _rows(rho))
-    ]
+    sums = []
+    for block in torch.split(shifted, _block_size(rho)):
+        scaled = block[:, None] / rho[:, None]
+        sums.append(scaled.logsumexp(dim=2))
     return torch.cat(sums) - shifted / rho
 
 
-def _rows(rho: Tensor) -> int:
+def _block_size(rho: Tensor) -> int:
     """How many rows are computed at a time, where each has (p, p) scores over margins."""
     return max(1, CHUNK // len(rho) ** 2)
 
 
 def _phi(log_one_plus_u: Tensor, tau: float) -> Tensor:
+    """``Phi_tau(u)`` from ``log(1 + u)``, which it is at tau = 1."""
     if tau == 1:
         return log_one_plus_u
     return torch.expm1((1 - tau) * log_one_plus_u) / (1 - tau)
 
 
 def _logistic_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Tensor:
-    """``sum_k c̄_k / rho_k * softmax(f / rho_k)``, minus ``c̄ / rho``."""
+    """``d loss / d f_j = sum_k c̄_k / rho_k * softmax_j(f / rho_k)  -  c̄_j / rho_j``, (n, p)."""
     rho = margins.per_expert
     pull = rewards / rho
     if len(margins.distinct) == 1:
         return pull.sum(dim=1, keepdim=True) * torch.softmax(shifted / rho, 1) - pull
-    size = _rows(rho)
-    pushes = [
-        torch.bmm(weight[:, None], torch.softmax(part[:, None] / rho[:, None], 2))[:, 0]
-        for part, weight in zip(torch.split(shifted, size), torch.split(pull, size), strict=True)
-    ]
+    size = _block_size(rho)
+    pushes = []
+    for block, weight in zip(torch.split(shifted, size), torch.split(pull, size), strict=True):
+        softmax = torch.softmax(block[:, None] / rho[:, None], 2)
+        pushes.append(torch.bmm(weight[:, None], softmax)[:, 0])
     return torch.cat(pushes) - pull
 
 
 def _comp_sum_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: float) -> Tensor:
+    """Gradient (n, p) for tau != 1, as the difference of sums of logarithms.
+
+    With ``growth_k = (1 - tau) * ell_k``::
+
+        d loss / d f_j = sum_k c̄_k / rho_k * exp(growth_k) * softmax_j(f / rho_k)   up
+                         - c̄_j / rho_j * exp(growth_j)                              down
+    """
     log_weight = rewards.log() - margins.per_expert.log()
     log_down = log_weight + (1 - tau) * _log_sums(shifted, margins)
     log_up = torch.full_like(shifted, -math.inf)
-    for g, margin in enumerate(margins.distinct):
+    for number, margin in enumerate(margins.distinct):
         z = shifted / margin
-        # Arranged around a pivot so that equal scores cancel exactly at 1e20.
-        taking_part = (margins.group_of == g) & (rewards > 0)
-        exponent = torch.where(taking_part, (tau - 1) * z, torch.full_like(z, -math.inf))
+        # growth_k + z_j - log_total is arranged around a pivot, so that equal scores cancel exactly
+        # at 1e20.
+        takes_part = (margins.group_of == number) & (rewards > 0)
+        exponent = torch.where(takes_part, (tau - 1) * z, torch.full_like(z, -math.inf))
         pivot = exponent.amax(dim=1, keepdim=True).clamp(min=torch.finfo(z.dtype).min)
-        rest = (exponent - pivot + log_weight).logsumexp(dim=1, keepdim=True)
-        total = z.logsumexp(dim=1, keepdim=True)
-        log_up = torch.logaddexp(log_up, (z + pivot) - tau * total + rest)
+        log_sum = (exponent - pivot + log_weight).logsumexp(dim=1, keepdim=True)
+        log_total = z.logsumexp(dim=1, keepdim=True)
+        log_up = torch.logaddexp(log_up, (z + pivot) - tau * log_total + log_sum)
     return _exp_difference(log_up, log_down)
 
 
 def _pairwise_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: float) -> Tensor:
+    """Gradient (n, p) of the sum over pairs, as the difference of sums of logarithms.
+
+    The slope of rival j of expert k is ``c̄_k / rho_k * exp(v_j - tau * log(1 + exp(v_j)))`` with
+    ``v_j = (f_j - f_k) / rho_k``; expert k has minus the sum of its rivals' slopes.
+    """
     log_up = torch.full_like(shifted, -math.inf)
     log_down = []
     experts = torch.arange(shifted.shape[1], device=shifted.device)
     for k in range(shifted.shape[1]):
         rho = margins.per_expert[k]
         v = (shifted - shifted[:, k : k + 1]) / rho
-        slope = rewards[:, k : k + 1].log() - rho.log() + (v + tau * logsigmoid(-v))
-        slope = torch.where(experts == k, torch.full_like(slope, -math.inf), slope)
-        log_down.append(slope.logsumexp(dim=1))
-        log_up = torch.logaddexp(log_up, slope)
+        log_slope = rewards[:, k : k + 1].log() - rho.log() + (v + tau * logsigmoid(-v))
+        log_slope = torch.where(experts == k, torch.full_like(log_slope, -math.inf), log_slope)
+        log_down.append(log_slope.logsumexp(dim=1))
+        log_up = torch.logaddexp(log_up, log_slope)
     return _exp_difference(log_up, torch.stack(log_down, dim=1))
 
 
@@ -233,9 +295,12 @@ def _exp_difference(log_a: Tensor, log_b: Tensor) -> Tensor:
     """``exp(log_a) - exp(log_b)`` without inf - inf."""
     high = torch.maximum(log_a, log_b)
     low = torch.minimum(log_a, log_b)
-    same = high == low
-    size = high.exp() * -torch.expm1(torch.where(same, torch.full_like(low, -1.0), low - high))
-    return torch.where(same, torch.zeros_like(size), torch.where(log_a > log_b, size, -size))
+    is_same = high == low
+    # Where both are infinite their difference is NaN; it is not used.
+    difference = torch.where(is_same, torch.full_like(low, -1.0), low - high)
+    size = high.exp() * -torch.expm1(difference)
+    signed = torch.where(log_a > log_b, size, -size)
+    return torch.where(is_same, torch.zeros_like(size), signed)
 
 
 def _rival_gaps(shifted: Tensor, margins: Margins) -> tuple[Tensor, Tensor, Tensor]:
@@ -251,16 +316,32 @@ def _rival_gaps(shifted: Tensor, margins: Margins) -> tuple[Tensor, Tensor, Tens
 def _hinge_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Tensor:
     """A subgradient at the kinks: the pull of every active expert goes to its strongest rival."""
     gaps, best, second = _rival_gaps(shifted, margins)
-    active = torch.where(gaps > -1, rewards / margins.per_expert, torch.zeros_like(rewards))
-    pull_of_best = active.gather(1, best)
+    pull = torch.where(gaps > -1, rewards / margins.per_expert, torch.zeros_like(rewards))
+    pull_of_best = pull.gather(1, best)
+    pull_of_others = pull.sum(dim=1, keepdim=True) - pull_of_best
     experts = torch.arange(shifted.shape[1], device=shifted.device)
-    onto_best = active.sum(dim=1, keepdim=True) - pull_of_best
-    gradient = -active + torch.where(experts == best, onto_best, torch.zeros_like(active))
-    return gradient + torch.where(experts == second, pull_of_best, torch.zeros_like(active))
+    nothing = torch.zeros_like(pull)
+    onto_best = torch.where(experts == best, pull_of_others, nothing)
+    onto_second = torch.where(experts == second, pull_of_best, nothing)
+    return -pull + onto_best + onto_second
 
 
 def cross_entropy_loss(scores: Tensor, labels: Tensor, weights: Vector | None = None) -> Tensor:
-    """CE: ``-w_y log softmax_y(f)``; with inverse-frequency ``weights`` (n_experts,) it is CWCE.
+    """CE: ``-w_y log softmax_y(f)``; with inverse-frequency weights it is CWCE.
+
+    Parameters
+    ----------
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : tensor of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    weights : tensor of shape (n_experts,) or sequence, default=None
+        Weight of each label. None stands for all ones.
+
+    Returns
+    -------
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -270,7 +351,9 @@ def cross_entropy_loss(scores: Tensor, labels: Tensor, weights: Vector | None = 
     f = float_matrix("scores", scores)
     y = check_labels(labels, f)
     values = -torch.log_softmax(f, dim=1).gather(1, y[:, None])[:, 0]
-    return values if weights is None else values * check_vector("weights", weights, f)[y]
+    if weights is None:
+        return values
+    return values * check_vector("weights", weights, f)[y]
 
 
 def ldam_loss(
@@ -283,15 +366,21 @@ def ldam_loss(
 
     Parameters
     ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) tensor of expert indices
-    counts : (n_experts,) number of samples of each expert
-    max_margin : largest margin
-    scale : factor of the scores
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : tensor of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    counts : tensor of shape (n_experts,) or sequence
+        How often each expert is the label.
+    max_margin : float, default=0.5
+        Margin ``Delta`` of the rarest label.
+    scale : float, default=30.0
+        Factor of the scores.
 
     Returns
     -------
-    (n_samples,) tensor
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -320,14 +409,19 @@ def logit_adjusted_loss(
 
     Parameters
     ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) tensor of expert indices
-    counts : (n_experts,) number of samples of each expert
-    strength : factor of the log prior
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : tensor of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    counts : tensor of shape (n_experts,) or sequence
+        How often each expert is the label.
+    strength : float, default=1.0
+        Factor of the logarithm of the prior.
 
     Returns
     -------
-    (n_samples,) tensor
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -348,14 +442,19 @@ def class_dependent_temperature_loss(
 
     Parameters
     ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) tensor of expert indices
-    counts : (n_experts,) number of samples of each expert
-    gamma : exponent of the temperatures
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : tensor of int of shape (n_samples,)
+        Index of the expert that is the label of each sample.
+    counts : tensor of shape (n_experts,) or sequence
+        How often each expert is the label.
+    gamma : float, default=0.3
+        Exponent of the temperatures.
 
     Returns
     -------
-    (n_samples,) tensor
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -382,18 +481,22 @@ def rho_margin_loss(
 ) -> Tensor:
     """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``, one value per sample.
 
-    ``labels`` are k_i (n,) and ``costs`` ``c(x_i, k_i, .)`` (n, p); the label's own entry plays no part.
-
     Parameters
     ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) tensor of expert indices
-    costs : (n_samples, n_experts) tensor: cost of choosing each expert instead of the label
-    margins : (n_experts,) positive margins, or one number; None for 1
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : tensor of int of shape (n_samples,)
+        Index k of the label of each sample.
+    costs : tensor of shape (n_samples, n_experts)
+        Cost ``c(x, k, k')`` of choosing each expert k' instead of the label; that at the label plays no
+        part.
+    margins : tensor of shape (n_experts,), sequence or float, default=None
+        Positive margins, of which that of the label matters. None stands for all ones.
 
     Returns
     -------
-    (n_samples,) tensor
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -418,21 +521,28 @@ def cost_sensitive_loss(
     """``max (or sum) over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)``, one value per sample.
 
     ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
-    surrogate's ``unit`` it bounds ``rho_margin_loss``. ``reduction`` is "max" (the algorithm) or "sum"
-    (the appendix's upper bound).
+    surrogate's ``unit`` it bounds ``rho_margin_loss``.
 
     Parameters
     ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) tensor of expert indices
-    costs : (n_samples, n_experts) tensor: cost of choosing each expert instead of the label
-    margins : (n_experts,) positive margins, or one number; None for 1
-    surrogate : surrogate, as in ``mild_loss``
-    reduction : "max" or "sum"
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : tensor of int of shape (n_samples,)
+        Index k of the label of each sample.
+    costs : tensor of shape (n_samples, n_experts)
+        Cost ``c(x, k, k')`` of choosing each expert k' instead of the label; that at the label plays no
+        part.
+    margins : tensor of shape (n_experts,), sequence or float, default=None
+        Positive margins, of which that of the label matters. None stands for all ones.
+    surrogate : str or float, default="logistic"
+        As in ``mild_loss``.
+    reduction : {"max", "sum"}, default="max"
+        "max" is the paper's algorithm, "sum" the upper bound of its appendix.
 
     Returns
     -------
-    (n_samples,) tensor
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -443,14 +553,15 @@ def cost_sensitive_loss(
     0.6931
     """
     check_option("reduction", reduction, ("max", "sum"))
-    kind = parse_surrogate(surrogate)
+    parsed_surrogate = parse_surrogate(surrogate)
     gaps, weights, _ = _scaled_gaps(scores, labels, costs, margins)
     if reduction == "max":
         # Only the strongest term meets autograd: the others' overflow times 0 would be NaN.
         with torch.no_grad():
-            strongest = argmax_last(_weighted(gaps, weights, kind))[:, None]
-        gaps, weights = gaps.gather(1, strongest), weights.gather(1, strongest)
-    return _weighted(gaps, weights, kind).sum(dim=1)
+            strongest = argmax_last(_weighted(gaps, weights, parsed_surrogate))[:, None]
+        gaps = gaps.gather(1, strongest)
+        weights = weights.gather(1, strongest)
+    return _weighted(gaps, weights, parsed_surrogate).sum(dim=1)
 
 
 def log_sum_loss(
@@ -462,14 +573,20 @@ def log_sum_loss(
 
     Parameters
     ----------
-    scores : (n_samples, n_experts) tensor
-    labels : (n_samples,) tensor of expert indices
-    costs : (n_samples, n_experts) tensor: cost of choosing each expert instead of the label
-    margins : (n_experts,) positive margins, or one number; None for 1
+    scores : tensor of shape (n_samples, n_experts)
+        Scores of the router; higher is better.
+    labels : tensor of int of shape (n_samples,)
+        Index k of the label of each sample.
+    costs : tensor of shape (n_samples, n_experts)
+        Cost ``c(x, k, k')`` of choosing each expert k' instead of the label; that at the label plays no
+        part.
+    margins : tensor of shape (n_experts,), sequence or float, default=None
+        Positive margins, of which that of the label matters. None stands for all ones.
 
     Returns
     -------
-    (n_samples,) tensor
+    values : tensor of shape (n_samples,)
+        Losses.
 
     Examples
     --------
@@ -479,23 +596,24 @@ def log_sum_loss(
     >>> round(log_sum_loss(scores, labels, costs).item(), 4)
     0.6931
     """
-    gaps, weights, own = _scaled_gaps(scores, labels, costs, margins)
+    gaps, weights, is_label = _scaled_gaps(scores, labels, costs, margins)
     if gaps.shape[1] == 1:
         return 0 * gaps[:, 0]
     terms = weights * -logsigmoid(-gaps)
-    return terms.masked_fill(own, -math.inf).logsumexp(dim=1)
+    return terms.masked_fill(is_label, -math.inf).logsumexp(dim=1)
 
 
 def _scaled_gaps(
     scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``(f_k' - f_k) / rho_k`` with k the label; costs with 0 at the label; where the label is."""
+    """(n, p) gaps ``(f_k' - f_k) / rho_k`` with k the label; costs, 0 at the label; where the label is."""
     f = float_matrix("scores", scores)
     y = check_labels(labels, f)[:, None]
     c = float_matrix("costs", costs, f)
     rho = check_margins(margins, f).per_expert[y]
-    own = torch.arange(f.shape[1], device=f.device) == y
-    return (f - f.gather(1, y)) / rho, c.masked_fill(own, 0), own
+    is_label = torch.arange(f.shape[1], device=f.device) == y
+    gaps = (f - f.gather(1, y)) / rho
+    return gaps, c.masked_fill(is_label, 0), is_label
 
 
 def _weighted(gaps: Tensor, weights: Tensor, kind: Surrogate) -> Tensor:

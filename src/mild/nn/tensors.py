@@ -16,11 +16,11 @@ Vector: TypeAlias = Tensor | Sequence[float]
 
 
 class Margins(NamedTuple):
-    """Margins on the device: ``per_expert`` (p,), equal to ``distinct[group_of]``; distinct is sorted."""
+    """Margins on the device, prepared once for many training steps."""
 
-    per_expert: Tensor
-    distinct: tuple[float, ...]
-    group_of: Tensor
+    per_expert: Tensor  # (p,), equal to distinct[group_of]
+    distinct: tuple[float, ...]  # in rising order
+    group_of: Tensor  # (p,) place of each expert's margin in ``distinct``
 
 
 def float_matrix(name: str, values: Tensor, like: Tensor | None = None) -> Tensor:
@@ -47,7 +47,9 @@ def float_matrix(name: str, values: Tensor, like: Tensor | None = None) -> Tenso
         return values.to(like.device, like.dtype)
     if values.dtype in (torch.float32, torch.float64):
         return values
-    return values.to(torch.float32 if values.is_floating_point() else torch.get_default_dtype())
+    if values.is_floating_point():
+        return values.to(torch.float32)
+    return values.to(torch.get_default_dtype())
 
 
 def check_non_negative(name: str, values: Tensor) -> Tensor:
@@ -60,11 +62,11 @@ def check_non_negative(name: str, values: Tensor) -> Tensor:
 
 def check_labels(labels: Tensor, like: Tensor, name: str = "labels") -> Tensor:
     """Return one integer label per row of ``like``, on its device; the range is not checked."""
-    if not isinstance(labels, Tensor) or labels.shape != like.shape[:1]:
-        shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-        raise invalid(
-            name, f"must be a tensor of shape (n_samples,) = ({like.shape[0]},); got {shape}."
-        )
+    rule = f"must be a tensor of shape (n_samples,) = ({like.shape[0]},)"
+    if not isinstance(labels, Tensor):
+        raise invalid(name, f"{rule}; got {type(labels).__name__}.")
+    if labels.shape != like.shape[:1]:
+        raise invalid(name, f"{rule}; got {tuple(labels.shape)}.")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise invalid(name, f"must be integers; got dtype {labels.dtype}.")
     return labels.to(like.device, torch.int64)
@@ -94,17 +96,17 @@ def check_margins(margins: Vector | float | Margins | None, like: Tensor) -> Mar
             tuple(distinct.tolist()),
             torch.from_numpy(group_of).to(like.device),
         )
-    own = margins.per_expert
-    check_shape("margins", own.shape, "(n_experts,)", like.shape[1:])
-    if own.device == like.device and own.dtype == like.dtype:
+    prepared = margins.per_expert
+    check_shape("margins", prepared.shape, "(n_experts,)", like.shape[1:])
+    if prepared.device == like.device and prepared.dtype == like.dtype:
         return margins
-    if own.device == like.device and like.dtype == torch.float64:
+    if prepared.device == like.device and like.dtype == torch.float64:
         exact = torch.tensor(margins.distinct, dtype=like.dtype, device=like.device)
         return margins._replace(per_expert=exact[margins.group_of])
     raise invalid(
         "margins",
         f"prepared from scores must have their device and precision, {like.device} and "
-        f"{like.dtype}; got {own.device} and {own.dtype}. Prepare them again, from such scores.",
+        f"{like.dtype}; got {prepared.device} and {prepared.dtype}. Prepare them again, from such scores.",
     )
 
 

@@ -5,7 +5,7 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
 from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePolicy
-from mild.policies.cascade import Accept, Ask, CascadePolicy, CascadeRun
+from mild.policies.cascade import Accept, AgreementTable, Ask, CascadePolicy, CascadeRun
 from mild.policies.compose import (
     BlendPolicy,
     MixedPolicy,
@@ -22,12 +22,21 @@ from mild.policies.costs import (
     PricedPolicy,
 )
 from mild.policies.decoder import Decoder
+from mild.policies.deferral import (
+    READINGS,
+    DeferralPolicy,
+    DeferralValues,
+    score_network,
+    whole_deferral,
+)
 from mild.policies.mix import MixPolicy, cascade_of, cascades_of, mix_of, tradeoff_of
 from mild.policies.scores import LinearPolicy, PerceptronPolicy
 
 __all__ = [
     "POLICIES",
+    "READINGS",
     "Accept",
+    "AgreementTable",
     "Ask",
     "BlendPolicy",
     "CascadePolicy",
@@ -37,6 +46,8 @@ __all__ = [
     "CostPolicy",
     "Decisions",
     "Decoder",
+    "DeferralPolicy",
+    "DeferralValues",
     "LinearCostPolicy",
     "LinearPolicy",
     "MixPolicy",
@@ -53,5 +64,7 @@ __all__ = [
     "cascade_of",
     "cascades_of",
     "mix_of",
+    "score_network",
     "tradeoff_of",
+    "whole_deferral",
 ]

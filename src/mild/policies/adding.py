@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from mild.policies.base import Policy
 from mild.policies.compose import MixedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
 
-# Variances of the weights of the mixture, times the number of experts, and shares of the variance of the
-# labels that are noise; the most likely pair is taken.
-VARIANCES, NOISE = (0.01, 0.1, 1.0), (0.3, 0.45, 0.6, 0.8, 1.0)
+# Variances of the weights of the mixture, times the number of experts, of which the likeliest is taken.
+VARIANCES = (0.01, 0.1, 1.0)
+# The same of shares of the variance of the labels that are noise.
+NOISE = (0.3, 0.45, 0.6, 0.8, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class Labels:
     """What is known of a new expert, and of the p known ones on the same n rows."""
 
     X: FloatArray  # (n, n_features)
-    reference: FloatArray  # (m, n_features) of the rows that means are over
+    reference: FloatArray  # (m, n_features) features of the rows over which means are taken
     known_errors: FloatArray  # (n, p) outcomes of the known experts, NaN where unknown
     known_costs: FloatArray  # (n, p)
     errors: FloatArray  # (n,) of the new expert
@@ -32,8 +33,14 @@ class Labels:
 
     def take(self, rows: IntArray) -> Labels:
         """Some of the labelled rows."""
-        names = ("X", "known_errors", "known_costs", "errors", "costs")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        return replace(
+            self,
+            X=self.X[rows],
+            known_errors=self.known_errors[rows],
+            known_costs=self.known_costs[rows],
+            errors=self.errors[rows],
+            costs=self.costs[rows],
+        )
 
 
 def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
@@ -42,102 +49,192 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     Where the policy has ranks, the new expert loses ties.
     """
     if isinstance(policy, StandardizedPolicy):
-        X, reference = policy.prepare(labels.X), policy.prepare(labels.reference)
-        inner, deviation = extended(policy.inner, replace(labels, X=X, reference=reference))
+        scaled = replace(
+            labels, X=policy.prepare(labels.X), reference=policy.prepare(labels.reference)
+        )
+        inner, deviation = extended(policy.inner, scaled)
         return replace(policy, inner=inner), deviation
     if isinstance(policy, TradeoffPolicy):
         inner, deviation = extended(policy.inner, labels)
-        return TradeoffPolicy(inner, extended(policy.heads, labels)[0]), deviation
+        heads, _ = extended(policy.heads, labels)
+        return TradeoffPolicy(inner, heads), deviation
     if isinstance(policy, ConstantPolicy) and policy.expert != replace(policy, named=None).expert:
-        rule = "this router always asks one expert, to meet a target"
-        raise UnsupportedError(f"{rule}; choose another target, or tune it with the new expert.")
+        raise UnsupportedError(
+            "this router always asks one expert, to meet a target; choose another target, or tune it "
+            "with the new expert."
+        )
     if isinstance(policy, PricedPolicy):
-        estimates = policy.expected_errors(labels.reference)
-        own = policy.expected_errors(labels.X)
-        weights, constant, deviation = mix(own, estimates, labels.known_errors, labels.errors)
-        return _with_heads(policy, labels, estimates, weights, constant), deviation
-    own, estimates = policy.expected_costs(labels.X), policy.expected_costs(labels.reference)
-    weights, constant, deviation = mix(own, estimates, labels.known_costs, labels.costs)
+        return _extended_heads(policy, labels)
+    weights, constant, deviation = mix(
+        policy.expected_costs(labels.X),
+        policy.expected_costs(labels.reference),
+        labels.known_costs,
+        labels.costs,
+    )
     if not isinstance(policy, LinearCostPolicy):
+        # Estimates of another form go through unchanged, and the new one is a mixture of them.
         p = policy.n_experts
         policy = MixedPolicy(np.eye(p), np.zeros(p), policy, ranks=policy.ranks)
-    coef, intercept = weights @ policy.coef, weights @ policy.intercept + constant
-    return _with_rows(policy, coef=coef, intercept=intercept), deviation
+    larger = _with_one_more(
+        policy,
+        coef=weights @ policy.coef,
+        intercept=weights @ policy.intercept + constant,
+    )
+    return larger, deviation
 
 
 def mix(
-    own: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatArray
+    estimates: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatArray
 ) -> tuple[FloatArray, float, float]:
     """Weights (p,) of the known experts and a constant that estimate a new one, from its labels y (n,).
 
-    The third result is the standard error of the mean over the reference rows. ``own`` (n, p) and
-    ``reference`` (m, p) are estimates on the labelled rows and on those that means are over; ``outcomes``
-    (n, p) is what the known experts did on the labelled rows, NaN where that is unknown.
+    With Z (n, p) the outcomes of the known experts less their means ``mu``, where an estimate stands for an
+    unknown outcome, the model is::
 
-    With Z the outcomes less their means ``mu``, and estimates where they are unknown,
-    ``y = level + Z . (k + a) + b + noise``; k are weights by how near the mean of an expert is to
-    ``level``, and a and b are normal around 0. The variances are those that make the labels most likely.
+        y = level + Z . (nearness + a) + b + noise
+
+    ``nearness`` (p,) are weights by how near the mean of an expert is to ``level``; a (p,) and b are normal
+    around 0. They are estimated by Bayesian linear regression, with the variances that make the labels
+    most likely.
+
+    Parameters
+    ----------
+    estimates : array of shape (n, p)
+        Estimates for the known experts on the labelled rows.
+    reference : array of shape (m, p)
+        Estimates for the known experts on the rows over which means are taken.
+    outcomes : array of shape (n, p)
+        What the known experts did on the labelled rows; NaN where that is unknown.
+    y : array of shape (n,)
+        What the new expert did on the labelled rows.
+
+    Returns
+    -------
+    weights : array of shape (p,)
+        Weights of the known experts.
+    constant : float
+        What is added to the weighted sum.
+    deviation : float
+        Standard error of the mean over the reference rows.
     """
-    mu, p = reference.mean(axis=0, dtype=np.float64), own.shape[1]
-    Z = np.where(np.isnan(outcomes), own, outcomes) - mu
-    common = Z.mean(axis=1)
-    level = float(y.mean() - common.mean())
-    near = np.exp(-0.5 * ((mu - level) / max(mu.std(), 1e-9)) ** 2) + 1e-9
-    near /= near.sum()
-    rest = y - level - Z @ near
-    A = np.column_stack([np.ones(len(y)), common, Z - common[:, None]])
-    gram, moments = A.T @ A, A.T @ rest
-    variance, most = max(float(y.var()), 0.25 / len(y)), -np.inf
-    for scale in VARIANCES:
-        prior = np.r_[10.0 * variance, scale / 2, np.full(p, scale / p)]
+    mu = reference.mean(axis=0, dtype=np.float64)
+    Z = np.where(np.isnan(outcomes), estimates, outcomes) - mu
+    level = float(y.mean() - Z.mean(axis=1).mean())
+    distance = (mu - level) / max(mu.std(), 1e-9)
+    nearness = np.exp(-0.5 * distance**2) + 1e-9
+    nearness /= nearness.sum()
+    # Labels that are all equal could still differ from new ones.
+    variance = max(float(y.var()), 0.25 / len(y))
+    fit = _likeliest_regression(Z, y - level - Z @ nearness, variance)
+    weights = nearness + fit.common_weight / len(mu) + fit.weights - fit.weights.mean()
+    constant = level + fit.intercept - float(mu @ weights)
+    return weights, constant, fit.deviation
+
+
+class _Regression(NamedTuple):
+    """Estimates of a Bayesian linear regression."""
+
+    intercept: float
+    common_weight: float  # of the mean of the columns
+    weights: FloatArray  # (p,) of each column's difference from that mean
+    deviation: float  # standard error of the intercept
+
+
+def _likeliest_regression(Z: FloatArray, residual: FloatArray, variance: float) -> _Regression:
+    """Regress residuals r (n,) on an intercept, the row means of Z (n, p) and the differences from them.
+
+    With the design matrix A, normal noise, and coefficients of variances ``prior`` around 0::
+
+        precision      = A^T A / noise + diag(1 / prior)
+        mean           = precision^-1 (A^T r / noise)
+        log likelihood = -1/2 * ((r . r - (A^T r) . mean) / noise
+                                 + log det precision + sum(log prior) + n log noise)  + constant
+
+    Of the variances in VARIANCES and NOISE the likeliest pair is taken; ``variance`` is that of the labels.
+    """
+    n, p = Z.shape
+    row_mean = Z.mean(axis=1)
+    A = np.column_stack([np.ones(n), row_mean, Z - row_mean[:, None]])
+    gram = A.T @ A
+    moments = A.T @ residual
+    highest_likelihood = -np.inf
+    for weight_variance in VARIANCES:
+        prior = np.r_[
+            10.0 * variance,
+            weight_variance / 2,
+            np.full(p, weight_variance / p),
+        ]
         for noise in variance * np.array(NOISE):
             precision = gram / noise + np.diag(1 / prior)
             mean = np.linalg.solve(precision, moments / noise)
-            spread = np.linalg.slogdet(precision)[1] + np.log(prior).sum()
-            spread += len(y) * np.log(noise)
-            likelihood = -0.5 * ((rest @ rest - moments @ mean) / noise + spread)
-            if likelihood > most:
-                most, found, chosen = likelihood, mean, precision
-    weights = near + found[1] / p + found[2:] - found[2:].mean()
-    deviation = float(np.sqrt(np.linalg.inv(chosen)[0, 0]))
-    return weights, level + float(found[0]) - float(mu @ weights), deviation
+            misfit = (residual @ residual - moments @ mean) / noise
+            log_determinants = np.linalg.slogdet(precision)[1] + np.log(prior).sum()
+            likelihood = -0.5 * (misfit + log_determinants + n * np.log(noise))
+            if likelihood > highest_likelihood:
+                highest_likelihood = likelihood
+                best_mean = mean
+                best_precision = precision
+    return _Regression(
+        intercept=float(best_mean[0]),
+        common_weight=best_mean[1],
+        weights=best_mean[2:],
+        deviation=float(np.sqrt(np.linalg.inv(best_precision)[0, 0])),
+    )
 
 
-def _with_heads(
-    policy: PricedPolicy,
-    labels: Labels,
-    estimates: FloatArray,
-    weights: FloatArray,
-    constant: float,
-) -> Policy:
-    """The policy with a linear head that is nearest to a mixture of expected errors."""
+def _extended_heads(policy: PricedPolicy, labels: Labels) -> tuple[Policy, float]:
+    """``extended`` for separate heads: the new error head is the nearest to a mixture of the others."""
+    reference_errors = policy.expected_errors(labels.reference)
+    weights, constant, deviation = mix(
+        policy.expected_errors(labels.X), reference_errors, labels.known_errors, labels.errors
+    )
     if policy.kind_of_error == "logistic":
-        share = np.clip((estimates @ weights + constant) / policy.error_scale, 1e-3, 1 - 1e-3)
-        odds = np.log(share / (1 - share))
-        raw = labels.reference @ policy.error_coef.T + policy.error_intercept
-        centred, rest = raw - raw.mean(axis=0), odds - odds.mean()
-        weights = weights + np.linalg.lstsq(centred, rest - centred @ weights, rcond=1e-3)[0]
-        constant = float(odds.mean() - raw.mean(axis=0) @ weights)
+        mixture = reference_errors @ weights + constant
+        weights, constant = _log_odds_mixture(policy, labels, mixture, weights)
     # Its price follows those of the known experts: long queries cost more.
-    known = policy.expected_prices(labels.X).mean()
-    ratio = labels.price / known if known > 0 else 0.0
-    return _with_rows(
+    mean_price = policy.expected_prices(labels.X).mean()
+    ratio = 0.0
+    beta = labels.price
+    if mean_price > 0:
+        ratio = labels.price / mean_price
+        beta = ratio * policy.betas.mean()
+    larger = _with_one_more(
         policy,
         error_coef=weights @ policy.error_coef,
         error_intercept=weights @ policy.error_intercept + constant,
         price_coef=ratio * policy.price_coef.mean(axis=0),
         price_intercept=ratio * policy.price_intercept.mean(),
-        betas=ratio * policy.betas.mean() if known > 0 else labels.price,
+        betas=beta,
     )
+    return larger, deviation
 
 
-def _with_rows(policy: Any, **rows: Any) -> Policy:
+def _log_odds_mixture(
+    policy: PricedPolicy, labels: Labels, mixture: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, float]:
+    """Weights (p,) of the known experts' log-odds, and a constant, nearest to a mixture of their errors.
+
+    ``mixture`` (m,) are its errors on the reference rows, and ``weights`` (p,) those by which it was made:
+    the result is the least-squares solution that is nearest to these.
+    """
+    share = np.clip(mixture / policy.error_scale, 1e-3, 1 - 1e-3)
+    odds = np.log(share / (1 - share))
+    raw = labels.reference @ policy.error_coef.T + policy.error_intercept
+    centred_raw = raw - raw.mean(axis=0)
+    centred_odds = odds - odds.mean()
+    residual = centred_odds - centred_raw @ weights
+    correction = np.linalg.lstsq(centred_raw, residual, rcond=1e-3)[0]
+    weights = weights + correction
+    return weights, float(odds.mean() - raw.mean(axis=0) @ weights)
+
+
+def _with_one_more(policy: Any, **rows: Any) -> Policy:
     """The policy with one more row of some of its arrays, in their own precision."""
     if policy.ranks is not None:
         rows["ranks"] = policy.n_experts
     changed = {}
     for name, row in rows.items():
-        before = getattr(policy, name)
-        changed[name] = np.concatenate([before, np.asarray(row, before.dtype)[None]])
+        array = getattr(policy, name)
+        changed[name] = np.concatenate([array, np.asarray(row, array.dtype)[None]])
     larger: Policy = replace(policy, **changed)
     return larger

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import FloatArray, IntArray, as_python, invalid
 from mild.core.costs import cheapest_expected, reward_distribution
 from mild.core.costs import rewards as make_rewards
 from mild.core.surrogates import Surrogate
@@ -21,7 +21,7 @@ from mild.policies.decoder import Decoder, ranks_of
 
 # Rows per block, so that the block and its scores stay in cache.
 BLOCK = 16384
-# Scores that are held at most before they are decoded.
+# How many scores are held before they are decoded.
 WAITING = 16_000_000
 
 Settings = dict[str, Any]
@@ -40,7 +40,7 @@ class Decisions:
     probabilities: FloatArray  # (n, p) estimate of each expert's share of the expected reward
     costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
     values: FloatArray  # (n, p) the quantity that the choice maximises
-    # its name: "expected cost" (negated), "probability" or "score"; "constant" for negated
+    # name of that quantity: "expected cost" (negated), "probability" or "score"; "constant" for negated
     # costs by which no choice is made, "first step" for minus the place in the order of a cascade,
     # "mix" where it is not the same for all rows
     by: str
@@ -120,22 +120,24 @@ class Policy(ABC):
 
     def state(self) -> tuple[Settings, Tensors]:
         """JSON-ready settings and arrays from which ``from_state`` builds the policy again."""
-        settings = {name: getattr(self, name) for name in self.setting_names}
-        tensors = {name: dense(getattr(self, name)) for name in self.tensor_names}
+        settings = {name: as_python(getattr(self, name)) for name in self.setting_names}
+        tensors = {}
+        for name in self.tensor_names:
+            tensor = dense(getattr(self, name))
+            if tensor is not None:
+                tensors[name] = tensor
         if self.ranks is not None:
             tensors["ranks"] = stored_ranks(self.ranks)
-        return (
-            {key: x.tolist() if isinstance(x, np.ndarray) else x for key, x in settings.items()},
-            {name: tensor for name, tensor in tensors.items() if tensor is not None},
-        )
+        return settings, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
         """Build the policy from what ``state`` returned."""
-        return cls(
-            **{name: settings[name] for name in cls.setting_names},
-            **{name: tensors[name] for name in cls.tensor_names if name in tensors},
-        )
+        fields = {name: settings[name] for name in cls.setting_names}
+        for name in cls.tensor_names:
+            if name in tensors:
+                fields[name] = tensors[name]
+        return cls(**fields)
 
     @property
     def parts(self) -> list[str]:
@@ -171,8 +173,13 @@ class Policy(ABC):
 
     def decide(self, X: Any) -> Decisions:
         """Choice, probabilities and expected costs of each row, in one pass."""
-        chosen, shares, values = self.predict(X), self.predict_proba(X), self.decision_function(X)
-        return Decisions(chosen, shares, None, values, "score")
+        return Decisions(
+            chosen=self.predict(X),
+            probabilities=self.predict_proba(X),
+            costs=None,
+            values=self.decision_function(X),
+            by="score",
+        )
 
     def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
         """Derivative (n_features,) of the lead of an expert over another; None if it is not linear.
@@ -200,7 +207,7 @@ class Policy(ABC):
     def with_decision(self, rule: str) -> Policy:
         """The policy with another rule, "stationary" or "argmax", if it decides by scores."""
         raise UnsupportedError(
-            f"a {self.kind} router takes the expert with the least expected cost and has no other rule; "
+            f"a {self.kind} router takes the expert with the lowest expected cost and has no other rule; "
             "leave decision out.",
             parameter="decision",
         )
@@ -241,34 +248,39 @@ class ScorePolicy(Policy):
         return self._predict(X, check)
 
     def _predict(self, X: Any, check: Callable[[Any, int], None] | None) -> IntArray:
+        """``predict_checked``; None for ``check`` checks nothing."""
+        chosen = np.empty(X.shape[0], np.intp)
         choose = self.decoder.choose_experts_first
-
-        def score(rows: slice) -> FloatArray:
-            block = X[rows]
-            # Infinities of both signs add up to NaN: ``check`` reports them, not a NumPy warning.
-            with np.errstate(invalid="ignore", over="ignore"):
-                scores = self.scores_experts_first(block)
-                sound = check is None or (self.scores_tell and np.isfinite(scores.sum()))
-            if check is not None and not sound:
-                check(block, rows.start)
-            return scores
-
-        result = np.empty(X.shape[0], np.intp)
         if self.decoder.by_argmax or X.shape[0] <= BLOCK:
             for rows in blocks(X):
-                result[rows] = choose(score(rows))
-            return result
+                chosen[rows] = choose(self._scores_of_block(X, rows, check))
+            return chosen
         # First all scores of a span, then all its decisions: BLAS threads spin for a while after a
         # product and would compete with ours.
-        every = blocks(X)
-        size = max(1, WAITING // (BLOCK * self.n_experts))
+        all_blocks = blocks(X)
+        span_size = max(1, WAITING // (BLOCK * self.n_experts))
         with ThreadPoolExecutor(thread_count()) as pool:
-            for first in range(0, len(every), size):
-                span = every[first : first + size]
-                scores = [score(rows) for rows in span]
-                for rows, chosen in zip(span, pool.map(choose, scores), strict=True):
-                    result[rows] = chosen
-        return result
+            for first in range(0, len(all_blocks), span_size):
+                span = all_blocks[first : first + span_size]
+                scores = [self._scores_of_block(X, rows, check) for rows in span]
+                for rows, chosen_in_block in zip(span, pool.map(choose, scores), strict=True):
+                    chosen[rows] = chosen_in_block
+        return chosen
+
+    def _scores_of_block(
+        self, X: Any, rows: slice, check: Callable[[Any, int], None] | None
+    ) -> FloatArray:
+        """Scores (p, n) of a block of rows, which ``check`` gets if it may not be finite."""
+        block = X[rows]
+        # Infinities of both signs add up to NaN: ``check`` reports them, not a NumPy warning.
+        with np.errstate(invalid="ignore", over="ignore"):
+            scores = self.scores_experts_first(block)
+            if check is None:
+                return scores
+            is_finite = self.scores_tell and np.isfinite(scores.sum())
+        if not is_finite:
+            check(block, rows.start)
+        return scores
 
     def scores_experts_first(self, X: Any) -> FloatArray:
         """Scores (p, n), contiguous."""
@@ -277,8 +289,9 @@ class ScorePolicy(Policy):
     def decide(self, X: Any) -> Decisions:
         scores = self.decision_function(X)
         shares = self.decoder.distribution(scores)
-        values, by = (scores, "score") if self.decoder.by_argmax else (shares, "probability")
-        return Decisions(self.decoder.largest(values), shares, None, values, by)
+        if self.decoder.by_argmax:
+            return Decisions(self.decoder.largest(scores), shares, None, scores, "score")
+        return Decisions(self.decoder.largest(shares), shares, None, shares, "probability")
 
     @property
     def margins(self) -> FloatArray:
@@ -302,15 +315,18 @@ class ScorePolicy(Policy):
         return changed
 
     def network_weights(self) -> dict[str, Any]:
-        """Arrays or tensors by the names that torch gives them; empty where there is no network."""
+        """Arrays or tensors by the names that torch gives them; empty if the policy is not a network."""
         return {}
 
     def state(self) -> tuple[Settings, Tensors]:
         settings, tensors = super().state()
         surrogate = self.decoder.surrogate
-        decoder = {"decision": self.decoder.rule, "surrogate": [surrogate.form, surrogate.tau]}
         tensors["margins"] = self.decoder.margins
-        return {**decoder, **settings}, tensors
+        decoder_settings = {
+            "decision": self.decoder.rule,
+            "surrogate": [surrogate.form, surrogate.tau],
+        }
+        return {**decoder_settings, **settings}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
@@ -329,9 +345,9 @@ class ScorePolicy(Policy):
 
 @dataclass(eq=False, repr=False)
 class CostPolicy(Policy):
-    """Chooses the least expected cost; among costs that tie up to rounding, the lowest rank.
+    """Chooses the lowest expected cost; among costs that tie up to rounding, the lowest rank.
 
-    Scores are minus expected costs, so that where costs tie the choice need not have the largest score.
+    Scores are minus expected costs. Where costs tie, the choice need not have the largest score.
     """
 
     # (n_experts,), as ``expert_ranks`` gives them; None for the highest index
@@ -348,10 +364,13 @@ class CostPolicy(Policy):
 
     def decide(self, X: Any) -> Decisions:
         costs = self.expected_costs(X)
-        values = -costs
-        shares = self.distribution_of(costs)
-        chosen = cheapest_expected(costs, self.ranks)
-        return Decisions(chosen, shares, costs, values, "expected cost")
+        return Decisions(
+            chosen=cheapest_expected(costs, self.ranks),
+            probabilities=self.distribution_of(costs),
+            costs=costs,
+            values=-costs,
+            by="expected cost",
+        )
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
@@ -368,8 +387,8 @@ class CostPolicy(Policy):
 
     def distribution_of(self, costs: FloatArray) -> FloatArray:
         """Reward distribution (``others``) of expected costs (n, n_experts); uniform where all are 0."""
-        costs = np.maximum(costs, 0)
-        distribution = reward_distribution(make_rewards(costs, "others"))
+        non_negative_costs = np.maximum(costs, 0)
+        distribution = reward_distribution(make_rewards(non_negative_costs, "others"))
         distribution[distribution.sum(axis=1) == 0] = 1 / self.n_experts
         return distribution
 
@@ -401,9 +420,13 @@ def blocks(X: Any) -> list[slice]:
 
 def in_blocks(method: Callable[[Any], Any], X: Any) -> Any:
     """What a method gives for each block of X, joined; a block stays in cache, and is small when dense."""
-    return np.concatenate([method(X[rows]) for rows in blocks(X) or [slice(None)]])
+    # Of no rows there is one empty block, which gives the result its shape and type.
+    all_blocks = blocks(X) or [slice(None)]
+    return np.concatenate([method(X[rows]) for rows in all_blocks])
 
 
 def dense(X: Any) -> Any:
     """A sparse matrix as an array; anything else as it is."""
-    return X.toarray() if hasattr(X, "toarray") else X
+    if hasattr(X, "toarray"):
+        return X.toarray()
+    return X

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -15,14 +15,19 @@ from mild.errors import UnsupportedError
 from mild.policies.base import Decisions, Policy, Settings, Tensors
 from mild.policies.compose import nested, unnested
 
-# Rows that an estimate begins with, at the accuracy of the best expert who says the same.
+# An estimate counts as many rows more, at the accuracy of the best expert who gives the same answer.
 PRIOR_ROWS = 2.0
 # Code of an answer whose score is not known: the row does not count for cascades that ask this expert.
 UNKNOWN = -2
-# Experts whose pattern fits into one integer.
+# Patterns of at most so many experts fit into one integer.
 _MOST_DIGITS = 15
-# Patterns of single rows that are remembered.
+# Number of patterns of single rows that are remembered.
 _MOST_SEEN = 10_000
+
+# Scores (n, k) and weights (n,) of rows that are among those of a table.
+OwnRows: TypeAlias = tuple[FloatArray, FloatArray]
+# Of n rows: an expert, or its position among those that were asked, and the probability that it is right.
+Lead: TypeAlias = tuple[IntArray, FloatArray]
 
 
 class Ask(NamedTuple):
@@ -41,29 +46,29 @@ class Accept(NamedTuple):
 class CascadeRun(NamedTuple):
     """What a cascade does with n rows whose answers are known."""
 
-    steps: list[list[int]]  # of the cascade
-    step: IntArray  # (n,) the step whose answer is accepted, from 0
+    steps: list[list[int]]  # experts of each step of the cascade
+    step: IntArray  # (n,) number of the step whose answer is accepted, from 0
     expert: IntArray  # (n,) expert whose answer is given
     probability: FloatArray  # (n,) that it is right, as the gate estimates
     asked: BoolArray  # (n, n_experts) which experts were asked
-    # (n,) of a mix of two cascades: whether the second one ran; its steps follow the n_first of the first
+    # (n,) whether the second cascade of a mix ran; None without a mix
     is_second: BoolArray | None = None
-    n_first: int = 0
+    n_first: int = 0  # steps of the first cascade of a mix; those of the second one follow
 
     def given(self, scores: FloatArray) -> FloatArray:
-        """Scores (n,) of the answers that are given, of scores (n, n_experts)."""
+        """Scores (n,) of the answers that are given, from the scores (n, n_experts) of all experts."""
         return scores[np.arange(len(scores)), self.expert]
 
     def paid(self, prices: FloatArray) -> FloatArray:
-        """Prices (n,) of all experts that were asked, of prices (n, n_experts)."""
+        """Prices (n,) of all experts that were asked, from the prices (n, n_experts) of all."""
         return np.where(self.asked, prices, 0.0).sum(axis=1)
 
     def seconds(self, latencies: FloatArray) -> FloatArray:
-        """Seconds (n,) until the answer: of experts that are asked together, those of the slowest."""
-        known = np.where(self.asked, latencies, 0.0)
-        total = np.zeros(len(known))
+        """Seconds (n,) until the answer; of experts that are asked together the slowest one counts."""
+        waited = np.where(self.asked, latencies, 0.0)
+        total = np.zeros(len(waited))
         for number, step in enumerate(self.steps):
-            slowest = known[:, step].max(axis=1)
+            slowest = waited[:, step].max(axis=1)
             if self.is_second is not None:
                 # Both cascades of a mix may ask the same expert.
                 slowest = np.where(self.is_second == (number >= self.n_first), slowest, 0.0)
@@ -85,34 +90,46 @@ def answer_groups(codes: IntArray) -> IntArray:
            [0, 1, 1]])
     """
     groups = np.zeros(codes.shape, np.intp)
-    for k, own in enumerate(codes.T):
-        same = (codes[:, :k] == own[:, None]) & (own >= 0)[:, None]
-        earlier = np.max(groups[:, :k] * same, axis=1, initial=0)
-        new = groups[:, :k].max(axis=1, initial=0) + 1
-        groups[:, k] = np.where(own < 0, own + 1, np.where(earlier > 0, earlier, new))
+    for k, column in enumerate(codes.T):
+        is_same = (codes[:, :k] == column[:, None]) & (column >= 0)[:, None]
+        earlier_group = np.max(groups[:, :k] * is_same, axis=1, initial=0)
+        new_group = groups[:, :k].max(axis=1, initial=0) + 1
+        group_of_answer = np.where(earlier_group > 0, earlier_group, new_group)
+        groups[:, k] = np.where(column < 0, column + 1, group_of_answer)
     return groups
 
 
-def _patterns(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """The first rows (m,) of different groups (n, k), and which of them each row (n,) is."""
+def _distinct_patterns(groups: IntArray) -> tuple[IntArray, IntArray]:
+    """The first row (m,) of each distinct pattern of groups (n, k), and the pattern (n,) of each row."""
     k = groups.shape[1]
-    keys = groups if k > _MOST_DIGITS else (groups + 1) @ (k + 2) ** np.arange(k)
-    _, first, place = np.unique(keys, return_index=True, return_inverse=True, axis=0)
-    return first, place.ravel()
+    keys = groups
+    if k <= _MOST_DIGITS:
+        # Groups are -1 to k: the digits of a number to the base k + 2, which sorts faster than rows.
+        keys = (groups + 1) @ (k + 2) ** np.arange(k)
+    _, first_row, pattern_of_row = np.unique(keys, return_index=True, return_inverse=True, axis=0)
+    return first_row, pattern_of_row.ravel()
 
 
-def _sums(place: IntArray, values: FloatArray) -> FloatArray:
-    """Sums (m, k) of the values (n, k) at each place."""
-    size = int(place.max(initial=-1)) + 1
-    return np.column_stack([np.bincount(place, column, size) for column in values.T]).astype(float)
+def _sums_by_pattern(pattern_of_row: IntArray, values: FloatArray) -> FloatArray:
+    """Sums (m, k) of the values (n, k) over the rows of each pattern."""
+    n_patterns = int(pattern_of_row.max(initial=-1)) + 1
+    sums = [np.bincount(pattern_of_row, column, n_patterns) for column in values.T]
+    return np.column_stack(sums).astype(float)
 
 
 @dataclass(eq=False)
 class AgreementTable:
     """Which of k experts agreed on past rows, and what their answers scored.
 
-    It gives the expected score of the leading answer by who says it and who says something else. An answer
-    leads if no other has a higher expected score. Experts that were not asked, or failed, do not count.
+    It gives the expected score of an answer by who gives it and who gives another one. An answer leads if
+    no other has a higher expected score. Experts that were not asked, or failed, do not count.
+
+    With ``count`` past rows of the same pattern of agreement, in which the answers of expert k scored
+    ``sum_k`` in total, the expected score of its answer is::
+
+        (sum_k + PRIOR_ROWS * before_k) / (count + PRIOR_ROWS)
+
+    where ``before_k`` is the accuracy of expert k (if an expert has no answer, see ``expected``).
     """
 
     groups: IntArray  # (m, k) patterns of agreement, as ``answer_groups`` numbers them
@@ -131,61 +148,68 @@ class AgreementTable:
 
     def of(self, places: Sequence[int]) -> AgreementTable:
         """The table of some of the experts, by their places in it."""
-        kept = list(places)
-        known = (self.groups[:, kept] >= 0).all(axis=1)
-        groups = answer_groups(self.groups[known][:, kept] - 1)
-        sums = self.sums[known][:, kept]
-        return AgreementTable(groups, self.counts[known], sums, self.accuracy[kept])._merged()
+        columns = list(places)
+        is_known = (self.groups[:, columns] >= 0).all(axis=1)
+        groups = answer_groups(self.groups[is_known][:, columns] - 1)
+        sums = self.sums[is_known][:, columns]
+        counts = self.counts[is_known]
+        return AgreementTable(groups, counts, sums, self.accuracy[columns])._merged()
 
     def _merged(self) -> Self:
         """The table with every pattern once."""
-        first, place = _patterns(self.groups)
-        totals = _sums(place, np.column_stack([self.counts, self.sums]))
-        return replace(self, groups=self.groups[first], counts=totals[:, 0], sums=totals[:, 1:])
+        first_row, pattern_of_row = _distinct_patterns(self.groups)
+        counts_and_sums = np.column_stack([self.counts, self.sums])
+        totals = _sums_by_pattern(pattern_of_row, counts_and_sums)
+        return replace(self, groups=self.groups[first_row], counts=totals[:, 0], sums=totals[:, 1:])
 
     def like(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Rows (n,) of the table in which the same experts agree, and sums (n, k) of their scores."""
-        m, groups = len(self.groups), answer_groups(codes)
-        place = _patterns(np.concatenate([self.groups, groups]))[1]
-        own = np.pad(np.column_stack([self.counts, self.sums]), ((0, len(groups)), (0, 0)))
-        found = _sums(place, own)[place[m:]]
-        return found[:, 0], found[:, 1:]
+        groups = answer_groups(codes)
+        _, pattern_of_row = _distinct_patterns(np.concatenate([self.groups, groups]))
+        # The rows of ``codes`` themselves add nothing to the sums of their patterns.
+        counts_and_sums = np.column_stack([self.counts, self.sums])
+        padded = np.pad(counts_and_sums, ((0, len(groups)), (0, 0)))
+        totals = _sums_by_pattern(pattern_of_row, padded)
+        totals_of_row = totals[pattern_of_row[len(self.groups) :]]
+        return totals_of_row[:, 0], totals_of_row[:, 1:]
 
-    def expected(
-        self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
-    ) -> FloatArray:
+    def expected(self, codes: IntArray, own_rows: OwnRows | None = None) -> FloatArray:
         """Expected score (n, k) of each expert's answer; 0 where it has none.
 
-        Without past rows, an expert that has no answer counts as one that says something else. ``own`` are
-        scores (n, k) and weights (n,) of the rows where they are among those of the table: they are left
-        out, each of its own estimate.
+        Past rows in which the same experts have no answer tell most. As long as there are few of them, an
+        expert that has no answer counts as one that says something else: ``before`` is then the expected
+        score of that pattern. Each of the ``own_rows`` is left out of its own estimate.
         """
         counts, sums = self.like(codes)
-        if own is not None:
-            scores, weight = own
+        if own_rows is not None:
+            scores, weight = own_rows
             counts = counts - weight
             sums = sums - weight[:, None] * scores
         before = np.broadcast_to(self.accuracy, codes.shape)
-        silent = (codes < 0) & (codes > UNKNOWN)
-        if silent.any():
-            others = codes.max() + 1 + np.arange(codes.shape[1])
-            apart = self.expected(np.where(silent, others, codes))
-            before = np.where(np.any(silent, axis=1, keepdims=True), apart, before)
+        is_silent = (codes < 0) & (codes > UNKNOWN)
+        if is_silent.any():
+            new_codes = codes.max() + 1 + np.arange(codes.shape[1])
+            if_they_disagreed = self.expected(np.where(is_silent, new_codes, codes))
+            has_silent = np.any(is_silent, axis=1, keepdims=True)
+            before = np.where(has_silent, if_they_disagreed, before)
         estimate = (sums + PRIOR_ROWS * before) / (counts + PRIOR_ROWS)[:, None]
         return np.where(codes < 0, 0.0, np.clip(estimate, 0.0, 1.0))
 
-    def leading(
-        self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
-    ) -> tuple[IntArray, FloatArray]:
-        """The expert (n,) who gives the leading answer best, and its expected score (n,)."""
-        # Of those who say the same, the best speaks for all.
-        better = np.argsort(np.argsort(tie_ranks(-self.accuracy), kind="stable"))
-        same = codes[:, :, None] == codes[:, None, :]
-        spoken = (same & (better[None, :] < better[:, None])).any(axis=2) | (codes < 0)
-        expected = np.where(spoken, -np.inf, self.expected(codes, own))
+    def leading(self, codes: IntArray, own_rows: OwnRows | None = None) -> Lead:
+        """The position (n,) of the expert who gives the leading answer, and its expected score (n,).
+
+        Of experts who give the same answer, the most accurate one speaks for all.
+        """
+        accuracy_rank = np.argsort(np.argsort(tie_ranks(-self.accuracy), kind="stable"))
+        is_same = codes[:, :, None] == codes[:, None, :]
+        is_more_accurate = accuracy_rank[None, :] < accuracy_rank[:, None]
+        has_speaker = (is_same & is_more_accurate).any(axis=2)
+        takes_no_part = has_speaker | (codes < 0)
+        expected = np.where(takes_no_part, -np.inf, self.expected(codes, own_rows))
         highest = expected.max(axis=1, keepdims=True)
         lead = (expected >= highest - OUTCOMES).argmax(axis=1)
         score = expected[np.arange(len(codes)), lead]
+        # Where nobody has an answer, the score is 0.
         return lead, np.where(np.isfinite(score), score, 0.0)
 
 
@@ -198,10 +222,13 @@ class CascadePolicy(Policy, kind="cascade"):
     ``direct`` decides without answers, for callers who want one expert only.
 
     The probability that the leading answer is right is that of the agreement table. With a ``gate``, its
-    log-odds are ``gate[0] * log-odds + gate[1:-2] @ signals + gate[-2] * error + gate[-1]``, with the
-    signals of the leading answer and the error that ``heads`` expect of its expert from the query. Where
-    ``heads`` expect an error above ``start_error`` of every expert of the first step, the last step is the
-    first.
+    log-odds are corrected by the signals of the leading answer, and by the error that ``heads`` expect of
+    its expert from the query::
+
+        gate[0] * log-odds + gate[1:-2] @ signals + gate[-2] * error + gate[-1]
+
+    Where ``heads`` expect an error above ``start_error`` of every expert of the first step, the cascade
+    goes straight to its last step.
     """
 
     answer_kind: str  # how answers are compared
@@ -219,9 +246,10 @@ class CascadePolicy(Policy, kind="cascade"):
                 "the policy of a cascade that decides without answers must not be a mix; mix two cascades.",
                 parameter="direct",
             )
-        self.n_experts, self.n_features = self.direct.n_experts, self.direct.n_features
+        self.n_experts = self.direct.n_experts
+        self.n_features = self.direct.n_features
         self.order = [expert for step in self.steps for expert in step]
-        self._seen: dict[tuple[Any, ...], tuple[IntArray, FloatArray]] = {}
+        self._seen: dict[tuple[Any, ...], Lead] = {}
 
     @property
     def cascades(self) -> list[CascadePolicy]:
@@ -238,20 +266,29 @@ class CascadePolicy(Policy, kind="cascade"):
         An answer is an ``Answer`` or its content; None for an expert that failed or has no answer.
         """
         errors = self._errors(x)
-        first = 0 if errors is None else int(self._first_steps(errors)[0])
+        first_step = 0
+        if errors is not None:
+            first_step = int(self._first_steps(errors)[0])
         asked: list[int] = []
-        for step in self.steps[first:]:
-            if missing := tuple(expert for expert in step if expert not in answers):
+        missing: tuple[int, ...] = ()
+        for step in self.steps[first_step:]:
+            missing = tuple(expert for expert in step if expert not in answers)
+            if missing:
                 break
             asked += step
-        if missing and not asked:
-            return Ask(missing)
-        found = self._accepted(errors, asked, answers, is_last=not missing)
-        return found if not missing or found.probability >= self.threshold else Ask(missing)
+        if not missing:
+            # The last step has been asked: its answer is given.
+            return self._accepted(errors, asked, answers, is_last=True)
+        if asked:
+            accepted = self._accepted(errors, asked, answers)
+            if accepted.probability >= self.threshold:
+                return accepted
+        return Ask(missing)
 
     def leading(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Accept:
         """The leading one of these answers, by expert; its probability is 0 if there is none."""
-        return self._accepted(self._errors(x), [k for k in self.order if k in answers], answers)
+        answering = [expert for expert in self.order if expert in answers]
+        return self._accepted(self._errors(x), answering, answers)
 
     def _accepted(
         self,
@@ -260,31 +297,58 @@ class CascadePolicy(Policy, kind="cascade"):
         answers: Mapping[int, Any],
         is_last: bool = False,
     ) -> Accept:
+        """The answer to give after these experts were asked; the last expert's if nobody was asked."""
         if not experts:
             return Accept(self.order[-1], 0.0)
-        row = Answers.of([[answers[expert] for expert in experts]], self.answer_kind)
-        expert, score = self._judge(experts, row, errors, is_last)
-        return Accept(int(expert[0]), float(score[0]))
+        contents = [answers[expert] for expert in experts]
+        row = Answers.of([contents], self.answer_kind)
+        expert, probability = self._judge(experts, row, errors, is_last)
+        return Accept(int(expert[0]), float(probability[0]))
 
     def run(self, X: Any, answers: Answers) -> CascadeRun:
         """What the policy does with rows whose answers (n, n_experts) are known."""
-        n, last = len(answers.codes), len(self.steps) - 1
-        step, expert, score = np.full(n, last), np.full(n, self.order[-1]), np.zeros(n)
-        asked = np.zeros((n, self.n_experts), bool)
-        errors = None if self.heads is None else self.heads.expected_errors(X)
-        first = np.zeros(n, np.intp) if errors is None else self._first_steps(errors)
-        for start in np.unique(first):
-            rows, experts = np.flatnonzero(first == start), list[int]()
-            for number in range(start, last + 1):
-                experts += self.steps[number]
-                asked[rows[:, None], self.steps[number]] = True
-                said = answers.take(rows).of_experts(experts)
-                own = None if errors is None else errors[rows]
-                expert[rows], score[rows] = self._judge(experts, said, own, number == last)
-                accepted = score[rows] >= self.threshold
-                step[rows[accepted]] = number
-                rows = rows[~accepted]
-        return CascadeRun(self.steps, step, expert, score, asked)
+        n_rows = len(answers.codes)
+        last_step = len(self.steps) - 1
+        run = CascadeRun(
+            self.steps,
+            step=np.full(n_rows, last_step),
+            expert=np.full(n_rows, self.order[-1]),
+            probability=np.zeros(n_rows),
+            asked=np.zeros((n_rows, self.n_experts), bool),
+        )
+        errors = None
+        first_steps = np.zeros(n_rows, np.intp)
+        if self.heads is not None:
+            errors = self.heads.expected_errors(X)
+            first_steps = self._first_steps(errors)
+        for first_step in np.unique(first_steps):
+            rows = np.flatnonzero(first_steps == first_step)
+            self._run_steps(range(first_step, last_step + 1), rows, answers, errors, run)
+        return run
+
+    def _run_steps(
+        self,
+        steps: range,
+        rows: IntArray,
+        answers: Answers,
+        errors: FloatArray | None,
+        run: CascadeRun,
+    ) -> None:
+        """Write to ``run`` what these steps do with some of the rows."""
+        experts: list[int] = []
+        for number in steps:
+            experts += self.steps[number]
+            run.asked[rows[:, None], self.steps[number]] = True
+            row_errors = None
+            if errors is not None:
+                row_errors = errors[rows]
+            row_answers = answers.take(rows).of_experts(experts)
+            expert, probability = self._judge(experts, row_answers, row_errors, number == steps[-1])
+            run.expert[rows] = expert
+            run.probability[rows] = probability
+            is_accepted = probability >= self.threshold
+            run.step[rows[is_accepted]] = number
+            rows = rows[~is_accepted]
 
     def first_steps(self, X: Any) -> IntArray:
         """The step (n,) that each query begins with: 0, or the last."""
@@ -305,11 +369,14 @@ class CascadePolicy(Policy, kind="cascade"):
         return replace(self, answer_kind=kind)
 
     def _first_steps(self, errors: FloatArray) -> IntArray:
-        limit = np.inf if self.start_error is None else self.start_error
-        hard = errors[:, self.steps[0]].min(axis=1) > limit
-        return np.where(hard, len(self.steps) - 1, 0)
+        """The step (n,) that each query begins with, by its expected errors (n, n_experts)."""
+        if self.start_error is None:
+            return np.zeros(len(errors), np.intp)
+        is_hard = errors[:, self.steps[0]].min(axis=1) > self.start_error
+        return np.where(is_hard, len(self.steps) - 1, 0)
 
     def _errors(self, x: FloatArray | None) -> FloatArray | None:
+        """Expected errors (1, n_experts) of a query, if the cascade needs them."""
         if self.heads is None:
             return None
         if x is None:
@@ -318,56 +385,69 @@ class CascadePolicy(Policy, kind="cascade"):
 
     def _judge(
         self, experts: list[int], answers: Answers, errors: FloatArray | None, is_last: bool
-    ) -> tuple[IntArray, FloatArray]:
+    ) -> Lead:
         """Expert (n,) with the leading of these experts' answers, and the probability that it is right.
 
-        After the last step, it is the last expert unless it has no answer.
+        After the last step, it is the last expert unless that has no answer.
         """
-        codes, rows = answers.codes, np.arange(len(answers.codes))
-        place, score = self._estimate(tuple(experts), codes, is_last)
-        expert = np.array(experts)[place]
-        silent = codes[rows, place] < 0
+        codes = answers.codes
+        rows = np.arange(len(codes))
+        position, probability = self._estimate(tuple(experts), codes, is_last)
+        expert = np.array(experts)[position]
+        is_silent = codes[rows, position] < 0
         if self.gate is not None:
-            own = np.zeros(len(rows)) if errors is None else errors[rows, expert]
-            inputs = gate_inputs(score, answers.signals[rows, place], own)
-            score = np.where(silent, 0.0, gate_values(inputs, self.gate))
-        if is_last and len(experts) > 1 and silent.any():
-            rest = answers.of_experts(range(len(experts) - 1))
-            other, probability = self._judge(experts[:-1], rest, errors, False)
-            expert, score = np.where(silent, other, expert), np.where(silent, probability, score)
-        return expert, score
+            expected_error = np.zeros(len(rows))
+            if errors is not None:
+                expected_error = errors[rows, expert]
+            inputs = gate_inputs(probability, answers.signals[rows, position], expected_error)
+            probability = np.where(is_silent, 0.0, gate_values(inputs, self.gate))
+        if is_last and len(experts) > 1 and is_silent.any():
+            earlier_answers = answers.of_experts(range(len(experts) - 1))
+            earlier_lead = self._judge(experts[:-1], earlier_answers, errors, False)
+            expert = np.where(is_silent, earlier_lead[0], expert)
+            probability = np.where(is_silent, earlier_lead[1], probability)
+        return expert, probability
 
-    def _estimate(
-        self, experts: tuple[int, ...], codes: IntArray, is_last: bool
-    ) -> tuple[IntArray, FloatArray]:
-        """As ``_judge`` without a gate, by place in the experts; of single rows it is remembered."""
-        key = experts, is_last, tuple(codes[0].tolist()) if len(codes) == 1 else None
-        if key in self._seen:
-            return self._seen[key]
-        table = self.table.of([self.order.index(one) for one in experts])
-        if is_last:
-            found = np.full(len(codes), len(experts) - 1), table.expected(codes)[:, -1]
-        else:
-            found = table.leading(codes)
-        if len(codes) == 1:
+    def _estimate(self, experts: tuple[int, ...], codes: IntArray, is_last: bool) -> Lead:
+        """As ``_judge`` without a gate, by position in the experts; that of a single row is remembered."""
+        if len(codes) != 1:
+            return self._estimate_by_table(experts, codes, is_last)
+        key = (experts, is_last, tuple(codes[0].tolist()))
+        lead = self._seen.get(key)
+        if lead is None:
+            lead = self._estimate_by_table(experts, codes, is_last)
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
-            self._seen[key] = found
-        return found
+            self._seen[key] = lead
+        return lead
+
+    def _estimate_by_table(self, experts: tuple[int, ...], codes: IntArray, is_last: bool) -> Lead:
+        """As ``_estimate``, by the agreement table."""
+        table = self.table.of([self.order.index(expert) for expert in experts])
+        if not is_last:
+            return table.leading(codes)
+        last_position = np.full(len(codes), len(experts) - 1)
+        return last_position, table.expected(codes)[:, -1]
 
     def decision_function(self, X: Any) -> FloatArray:
         """Minus the place (n, n_experts) of each expert in the order in which they are asked."""
-        rest = [expert for expert in range(self.n_experts) if expert not in self.order]
-        places = np.empty((len(self.steps), self.n_experts), np.float32)
-        for first in range(len(self.steps)):
-            steps = [*self.steps[first:], *self.steps[:first], rest]
-            places[first, [expert for step in steps for expert in step]] = range(self.n_experts)
+        never_asked = [expert for expert in range(self.n_experts) if expert not in self.order]
+        n_steps = len(self.steps)
+        places = np.empty((n_steps, self.n_experts), np.float32)
+        for first_step in range(n_steps):
+            steps = [*self.steps[first_step:], *self.steps[:first_step], never_asked]
+            order = [expert for step in steps for expert in step]
+            places[first_step, order] = range(self.n_experts)
         return -places[self.first_steps(X)]
 
     def decide(self, X: Any) -> Decisions:
         """The first expert of the first step; shares and costs of each expert are those of ``direct``."""
-        found, values = self.direct.decide(X), self.decision_function(X)
-        return replace(found, chosen=self.predict(X), values=values, by="first step")
+        return replace(
+            self.direct.decide(X),
+            chosen=self.predict(X),
+            values=self.decision_function(X),
+            by="first step",
+        )
 
     def predict_proba(self, X: Any) -> FloatArray:
         return self.direct.predict_proba(X)
@@ -376,7 +456,8 @@ class CascadePolicy(Policy, kind="cascade"):
         return self.direct.expected_costs(X)
 
     def predict(self, X: Any) -> IntArray:
-        return np.array([step[0] for step in self.steps])[self.first_steps(X)]
+        first_experts = np.array([step[0] for step in self.steps])
+        return first_experts[self.first_steps(X)]
 
     def with_decision(self, rule: str) -> Policy:
         raise only_direct("the decision rule", "decision")
@@ -384,23 +465,43 @@ class CascadePolicy(Policy, kind="cascade"):
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> Policy:
-        raise only_direct("the prices", "price_weight" if betas is None else "beta")
+        if betas is None:
+            raise only_direct("the prices", "price_weight")
+        raise only_direct("the prices", "beta")
+
+    def asking(self, experts: Collection[int]) -> CascadePolicy | None:
+        """The cascade that asks only these experts, by index; None if it asks nobody then.
+
+        It decides like that of ``with_experts``, but all experts keep their indices.
+        """
+        places = [place for place, expert in enumerate(self.order) if expert in experts]
+        if not places:
+            return None
+        if len(places) == len(self.order):
+            return self
+        steps = []
+        for step in self.steps:
+            left = [expert for expert in step if expert in experts]
+            if left:
+                steps.append(left)
+        return replace(self, steps=steps, table=self.table.of(places))
 
     def with_experts(self, experts: IntArray) -> Policy:
         """The cascade of these experts; the direct policy where nobody is left to ask."""
-        new_index = {expert: index for index, expert in enumerate(experts.tolist())}
-        kept = [place for place, expert in enumerate(self.order) if expert in new_index]
         direct = self.direct.with_experts(experts)
-        if not kept:
+        new_index = {expert: index for index, expert in enumerate(experts.tolist())}
+        places = [place for place, expert in enumerate(self.order) if expert in new_index]
+        if not places:
             return direct
-        steps = [[new_index[k] for k in step if k in new_index] for step in self.steps]
-        return replace(
-            self,
-            steps=[step for step in steps if step],
-            table=self.table.of(kept),
-            direct=direct,
-            heads=None if self.heads is None else self.heads.with_experts(experts),
-        )
+        steps = []
+        for step in self.steps:
+            left = [new_index[expert] for expert in step if expert in new_index]
+            if left:
+                steps.append(left)
+        heads = self.heads
+        if heads is not None:
+            heads = heads.with_experts(experts)
+        return replace(self, steps=steps, table=self.table.of(places), direct=direct, heads=heads)
 
     @property
     def ranks(self) -> IntArray | None:
@@ -414,42 +515,55 @@ class CascadePolicy(Policy, kind="cascade"):
         return [self.kind, *self.direct.parts]
 
     def state(self) -> tuple[Settings, Tensors]:
-        table = self.table
-        own = {"groups": table.groups.astype(np.float64), "counts": table.counts}
-        own |= {"sums": table.sums, "accuracy": table.accuracy}
+        tensors = {
+            "groups": self.table.groups.astype(np.float64),
+            "counts": self.table.counts,
+            "sums": self.table.sums,
+            "accuracy": self.table.accuracy,
+        }
         if self.gate is not None:
-            own["gate"] = self.gate
-        parts, tensors = nested([self.direct, *([] if self.heads is None else [self.heads])], **own)
+            tensors["gate"] = self.gate
+        policies = [self.direct]
+        if self.heads is not None:
+            policies.append(self.heads)
+        nested_settings, all_tensors = nested(policies, **tensors)
         settings = {
             "answer_kind": self.answer_kind,
             "steps": self.steps,
             "threshold": float(self.threshold),
             "start_error": self.start_error,
         }
-        return {**settings, **parts}, tensors
+        return {**settings, **nested_settings}, all_tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        names = ("groups", "counts", "sums", "accuracy")
-        groups, counts, sums, accuracy = (tensors[name] for name in names)
-        direct, *heads = unnested(settings, tensors)
+        table = AgreementTable(
+            groups=tensors["groups"].astype(np.intp),
+            counts=tensors["counts"],
+            sums=tensors["sums"],
+            accuracy=tensors["accuracy"],
+        )
+        heads = None
+        policies = unnested(settings, tensors)
+        if len(policies) > 1:
+            heads = policies[1]
         return cls(
             settings["answer_kind"],
             settings["steps"],
             settings["threshold"],
-            AgreementTable(groups.astype(np.intp), counts, sums, accuracy),
-            direct,
-            tensors.get("gate"),
-            heads[0] if heads else None,
-            settings["start_error"],
+            table,
+            policies[0],
+            gate=tensors.get("gate"),
+            heads=heads,
+            start_error=settings["start_error"],
         )
 
 
-def only_direct(what: str, parameter: str) -> UnsupportedError:
-    """The refusal to change what a cascade was fitted for."""
+def only_direct(setting: str, parameter: str) -> UnsupportedError:
+    """The refusal to change a setting that a cascade was fitted for."""
     return UnsupportedError(
-        f"{what} of a cascade cannot be changed after fitting, because its steps were chosen for it; fit "
-        "it again, or use its router without answers (router.direct).",
+        f"{setting} of a cascade cannot be changed after fitting, because its steps were chosen for it; "
+        "fit it again, or use its router without answers (router.direct).",
         parameter=parameter,
     )
 

@@ -83,7 +83,8 @@ class InnerPolicy(WrapperPolicy):
     inner: Policy
 
     def __post_init__(self) -> None:
-        self.n_features, self.n_experts = self.inner.n_features, self.inner.n_experts
+        self.n_features = self.inner.n_features
+        self.n_experts = self.inner.n_experts
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
@@ -97,8 +98,10 @@ class InnerPolicy(WrapperPolicy):
         return self.inner.has_prices
 
     def _around(self, inner: Policy) -> Self:
+        """The same wrapper around another policy."""
         changed = copy.copy(self)
-        changed.inner, changed.n_experts = inner, inner.n_experts
+        changed.inner = inner
+        changed.n_experts = inner.n_experts
         return changed
 
     def with_decision(self, rule: str) -> Policy:
@@ -148,7 +151,9 @@ class StandardizedPolicy(InnerPolicy, kind="standardized"):
 
     def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
         inner = self.inner.slopes((x - self.mean) / self.scale, chosen, other)
-        return None if inner is None else inner / self.scale
+        if inner is None:
+            return None
+        return inner / self.scale
 
     def state(self) -> tuple[Settings, Tensors]:
         return nested([self.inner], mean=self.mean, scale=self.scale)
@@ -196,7 +201,8 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
         return TradeoffPolicy(self.inner.with_experts(experts), self.heads.with_experts(experts))
 
     def with_ranks(self, ranks: IntArray | None) -> TradeoffPolicy:
-        return replace(self, inner=self.inner.with_ranks(ranks), heads=self.heads.with_ranks(ranks))
+        inner = self.inner.with_ranks(ranks)
+        return replace(self, inner=inner, heads=self.heads.with_ranks(ranks))
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -272,46 +278,56 @@ class BlendPolicy(CostPolicy, kind="blend"):
         self.n_experts = self.members[0].n_experts
 
     def expected_costs(self, X: Any) -> FloatArray:
-        parts = zip(self.members, self.weights.tolist(), self.levels.tolist(), strict=True)
         total = np.zeros((X.shape[0], self.n_experts), self.weights.dtype)
-        for member, weight, level in parts:
+        weights = self.weights.tolist()
+        levels = self.levels.tolist()
+        for member, weight, level in zip(self.members, weights, levels, strict=True):
             if weight or level:
                 costs = believed_costs(member, X)
                 mean = costs.mean(axis=1, keepdims=True)
                 total += weight * (costs - mean) + level * mean
-        if self.calibration is not None:
-            total = self.calibration[0] * total + self.calibration[1]
-        return total
+        if self.calibration is None:
+            return total
+        calibration_slopes, offsets = self.calibration
+        return calibration_slopes * total + offsets
 
     @property
     def parts(self) -> list[str]:
         return [self.kind, *_kinds(self.members)]
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> BlendPolicy:
-        before = self.calibration
-        if before is not None:
-            slopes, offsets = slopes * before[0], slopes * before[1] + offsets
+        if self.calibration is not None:
+            # The new calibration comes after the old one.
+            old_slopes, old_offsets = self.calibration
+            offsets = slopes * old_offsets + offsets
+            slopes = slopes * old_slopes
         return replace(self, calibration=np.stack([slopes, offsets]).astype(self.weights.dtype))
 
     def with_experts(self, experts: IntArray) -> BlendPolicy:
-        kept = self.calibration
-        if kept is not None:
-            kept = kept[:, experts]
+        calibration = self.calibration
+        if calibration is not None:
+            calibration = calibration[:, experts]
         members = [member.with_experts(experts) for member in self.members]
-        return replace(self, members=members, calibration=kept, ranks=self._ranks_of(experts))
+        ranks = self._ranks_of(experts)
+        return replace(self, members=members, calibration=calibration, ranks=ranks)
 
     def state(self) -> tuple[Settings, Tensors]:
-        own = {"weights": self.weights, "levels": self.levels}
+        tensors = {"weights": self.weights, "levels": self.levels}
         if self.calibration is not None:
-            own["calibration"] = self.calibration
+            tensors["calibration"] = self.calibration
         if self.ranks is not None:
-            own["ranks"] = stored_ranks(self.ranks)
-        return nested(self.members, **own)
+            tensors["ranks"] = stored_ranks(self.ranks)
+        return nested(self.members, **tensors)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        own = tensors["weights"], tensors["levels"], tensors.get("calibration")
-        return cls(unnested(settings, tensors), *own, ranks=loaded_ranks(tensors))
+        return cls(
+            unnested(settings, tensors),
+            tensors["weights"],
+            tensors["levels"],
+            tensors.get("calibration"),
+            ranks=loaded_ranks(tensors),
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -321,7 +337,8 @@ class MixedPolicy(LinearCostPolicy, kind="mixed"):
     inner: Policy
 
     def __post_init__(self) -> None:
-        self.n_experts, self.n_features = len(self.coef), self.inner.n_features
+        self.n_experts = len(self.coef)
+        self.n_features = self.inner.n_features
 
     def expected_costs(self, X: Any) -> FloatArray:
         return super().expected_costs(self.inner.expected_costs(X))
@@ -334,10 +351,10 @@ class MixedPolicy(LinearCostPolicy, kind="mixed"):
         return [self.kind, *self.inner.parts]
 
     def state(self) -> tuple[Settings, Tensors]:
-        own = {"coef": self.coef, "intercept": self.intercept}
+        tensors = {"coef": self.coef, "intercept": self.intercept}
         if self.ranks is not None:
-            own["ranks"] = stored_ranks(self.ranks)
-        return nested([self.inner], **own)
+            tensors["ranks"] = stored_ranks(self.ranks)
+        return nested([self.inner], **tensors)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
@@ -354,25 +371,34 @@ def believed_costs(policy: Policy, X: Any) -> FloatArray:
 
 
 def _kinds(policies: Sequence[Policy]) -> list[str]:
+    """Kinds of these policies and of those inside."""
     return [kind for policy in policies for kind in policy.parts]
 
 
-def nested(policies: Sequence[Policy], **own: FloatArray) -> tuple[Settings, Tensors]:
-    """State of several policies in one: settings in a list, tensors with a numbered prefix."""
-    parts: list[Settings] = []
-    tensors: Tensors = {}
+def nested(policies: Sequence[Policy], **tensors: FloatArray) -> tuple[Settings, Tensors]:
+    """State of several policies in one: settings in a list, tensors with a numbered prefix.
+
+    Other tensors are added as they are.
+    """
+    all_settings: list[Settings] = []
+    all_tensors: Tensors = {}
     for number, policy in enumerate(policies):
-        settings, arrays = policy.state()
-        parts.append({"kind": policy.kind, "settings": settings})
-        tensors.update({f"{number}.{name}": array for name, array in arrays.items()})
-    return {"parts": parts}, tensors | own
+        settings, policy_tensors = policy.state()
+        all_settings.append({"kind": policy.kind, "settings": settings})
+        for name, tensor in policy_tensors.items():
+            all_tensors[f"{number}.{name}"] = tensor
+    return {"parts": all_settings}, all_tensors | tensors
 
 
 def unnested(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> list[Policy]:
     """Policies from what ``nested`` returned."""
-    result = []
+    policies = []
     for number, part in enumerate(settings["parts"]):
-        start = f"{number}."
-        own = {name[len(start) :]: x for name, x in tensors.items() if name.startswith(start)}
-        result.append(POLICIES[part["kind"]].from_state(part["settings"], own))
-    return result
+        prefix = f"{number}."
+        policy_tensors = {}
+        for name, tensor in tensors.items():
+            if name.startswith(prefix):
+                policy_tensors[name.removeprefix(prefix)] = tensor
+        kind = POLICIES[part["kind"]]
+        policies.append(kind.from_state(part["settings"], policy_tensors))
+    return policies

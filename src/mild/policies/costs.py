@@ -8,23 +8,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, check_strength, float_vector
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_strength, float_vector
 from mild.core.costs import cheapest_expected
 from mild.core.rounding import OUTCOMES
 from mild.policies.base import CostPolicy, Decisions, blocks, dense
 from mild.policies.decoder import ranks_of
 
-# Every STRIDE-th distance is looked at first, to rule out most of the others.
+# Every STRIDE-th distance is sampled first, to rule out most of the others.
 STRIDE = 16
-# Units in the last place, of the largest term, by which equal distances differ.
+# Equal distances may differ by so many units in the last place of the largest term.
 ROUNDED_UNITS = 8
-# Inputs behind the last neighbour that are looked at, because they may tie with it.
+# So many inputs behind the last neighbour are sorted, too, because they may tie with it.
 SPARE = 32
+# How many distances, or costs of neighbours, are held at a time.
+HELD = 8_000_000
 
 
 @dataclass(eq=False, repr=False)
 class ConstantPolicy(CostPolicy, kind="constant"):
-    """Always the same expert: ``named``, or that of least mean cost.
+    """Always the same expert: ``named``, or the one with the lowest mean cost.
 
     Without ranks, ties go to the lowest index.
     """
@@ -39,11 +41,13 @@ class ConstantPolicy(CostPolicy, kind="constant"):
 
     def __post_init__(self) -> None:
         self.n_experts = self.mean_costs.size
-        if self.named is None:
-            ranks = np.arange(self.n_experts) if self.ranks is None else self.ranks
-            self.expert = int(cheapest_expected(self.mean_costs[None], ranks)[0])
-        else:
+        if self.named is not None:
             self.expert = self.named
+            return
+        ranks = self.ranks
+        if ranks is None:
+            ranks = np.arange(self.n_experts)
+        self.expert = int(cheapest_expected(self.mean_costs[None], ranks)[0])
 
     def expected_costs(self, X: Any) -> FloatArray:
         return np.tile(self.mean_costs, (X.shape[0], 1))
@@ -95,8 +99,12 @@ class LinearCostPolicy(CostPolicy, kind="linear_costs"):
         return replace(self, coef=coef, intercept=intercept)
 
     def with_experts(self, experts: IntArray) -> LinearCostPolicy:
-        coef, intercept = self.coef[experts], self.intercept[experts]
-        return replace(self, coef=coef, intercept=intercept, ranks=self._ranks_of(experts))
+        return replace(
+            self,
+            coef=self.coef[experts],
+            intercept=self.intercept[experts],
+            ranks=self._ranks_of(experts),
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -125,7 +133,7 @@ class ClusterPolicy(CostPolicy, kind="clusters"):
         return self.memberships(X) @ self.costs
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> ClusterPolicy:
-        # The memberships of an input add up to 1.
+        # The memberships of an input add up to 1, so that this is the same for every input.
         return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
 
     def with_experts(self, experts: IntArray) -> ClusterPolicy:
@@ -153,7 +161,8 @@ class PricedPolicy(CostPolicy, kind="priced"):
     tensor_names = ("error_coef", "error_intercept", "price_coef", "price_intercept", "betas")
 
     def __post_init__(self) -> None:
-        self.price_weight, self.error_scale = float(self.price_weight), float(self.error_scale)
+        self.price_weight = float(self.price_weight)
+        self.error_scale = float(self.error_scale)
         self.n_experts, self.n_features = self.error_coef.shape
 
     @property
@@ -206,12 +215,12 @@ class PricedPolicy(CostPolicy, kind="priced"):
 
 
 class Distances(NamedTuple):
-    """Half the squared distances (n, m) of n inputs to m stored ones, minus half the squared norm of x.
+    """Distances of n inputs x_i to m stored inputs s_j, in a form that keeps their order.
 
-    They are ``level_j - x_i . x_j``; this keeps the order of the distances.
+    ``|x_i - s_j|^2 / 2 - |x_i|^2 / 2 = level_j - x_i . s_j`` with ``level_j = |s_j|^2 / 2``.
     """
 
-    values: FloatArray
+    values: FloatArray  # (n, m)
     level: FloatArray  # (m,)
     norms: FloatArray  # (n,) of the inputs
 
@@ -227,31 +236,33 @@ class NearestPolicy(CostPolicy, kind="nearest"):
     A weight stands for that many copies of a stored input: neighbours are taken until their weights
     reach ``n_neighbors``. Inputs that tie for the last places, up to rounding, share the weight that is
     left for these, so that neither rounding nor the order of the stored inputs decides between them. An
-    expert whose cost is known for none of the neighbours gets its mean over all stored inputs. Dense inputs
-    are less the ``centre``: distances near the origin keep their digits in float32.
+    expert whose cost is known for none of the neighbours gets its mean over all stored inputs.
     """
 
-    inputs: Any
-    costs: FloatArray
+    inputs: Any  # (m, n_features) stored inputs, dense or sparse
+    costs: FloatArray  # (m, n_experts), NaN where unknown
     n_neighbors: int
-    weights: FloatArray
+    weights: FloatArray  # (m,)
+    # (n_features,) what was subtracted from dense stored inputs, and is from new ones: distances near the
+    # origin keep their digits in float32
     centre: FloatArray | None = None
 
     setting_names = ("n_neighbors",)
     tensor_names = ("inputs", "costs", "weights", "centre")
 
     def __post_init__(self) -> None:
-        inputs, costs, weights = self.inputs, self.costs, self.weights
-        self.n_features, self.n_experts = inputs.shape[1], costs.shape[1]
-        asked = ~np.isnan(costs)
+        self.n_features = self.inputs.shape[1]
+        self.n_experts = self.costs.shape[1]
+        is_known = ~np.isnan(self.costs)
         # Weight, and weight times cost, of each known cost, side by side: one product sums both.
-        known = weights[:, None] * asked
-        self._known_and_costs = np.hstack([known, known * np.where(asked, costs, 0)])
-        mass, total = np.hsplit(self._known_and_costs.sum(axis=0, dtype=np.float64), 2)
-        self._means = (total / np.where(mass > 0, mass, 1)).astype(costs.dtype)
-        self._norms = _norms(inputs)
-        # So many of the lightest rows reach each weight.
-        self._lightest = np.cumsum(np.sort(weights), dtype=np.float64)
+        known_weights = self.weights[:, None] * is_known
+        weighted_costs = known_weights * np.where(is_known, self.costs, 0)
+        self._weights_and_costs = np.hstack([known_weights, weighted_costs])
+        mass, total = np.hsplit(self._weights_and_costs.sum(axis=0, dtype=np.float64), 2)
+        self._means = (total / np.where(mass > 0, mass, 1)).astype(self.costs.dtype)
+        self._norms = _norms(self.inputs)
+        # Weight of the k + 1 lightest stored inputs: any k + 1 of them weigh at least that.
+        self._lightest = np.cumsum(np.sort(self.weights), dtype=np.float64)
 
     def expected_costs(self, X: Any) -> FloatArray:
         (costs,) = self.costs_by_neighbours(X, [self.n_neighbors])
@@ -262,23 +273,23 @@ class NearestPolicy(CostPolicy, kind="nearest"):
 
         Distances, which take most of the time, are computed once.
         """
-        result = np.empty((len(counts), X.shape[0], self.n_experts), self.costs.dtype)
+        costs = np.empty((len(counts), X.shape[0], self.n_experts), self.costs.dtype)
         widths = [self._width(count) for count in counts]
-        for part in self._parts(X, max(widths)):
-            distances = self._distances(X[part])
+        for rows in self._parts(X, max(widths)):
+            distances = self._distances(X[rows])
             near = by_distance(distances.values, max(widths))
-            for index, count in enumerate(counts):
-                result[index, part] = self._mean_costs(distances, near[:, : widths[index]], count)
-        return result
+            for index, (count, width) in enumerate(zip(counts, widths, strict=True)):
+                costs[index, rows] = self._mean_costs(distances, near[:, :width], count)
+        return costs
 
     def _width(self, count: int) -> int:
-        """How many of the nearest inputs are looked at: they reach the weight, and a few more may tie."""
-        needed = int(np.searchsorted(self._lightest, count)) + 1
-        return min(needed + SPARE, len(self.costs))
+        """How many of the nearest inputs are sorted: those that reach the weight, and some that may tie."""
+        n_needed = int(np.searchsorted(self._lightest, count)) + 1
+        return min(n_needed + SPARE, len(self.costs))
 
     def _rows_at_once(self, width: int) -> int:
-        """Inputs whose distances, and costs of ``width`` neighbours, take at most 8,000,000 entries."""
-        return max(1, 8_000_000 // max(len(self.costs), 2 * width * self.n_experts, 1))
+        """Inputs whose distances, and costs of ``width`` neighbours, take at most HELD entries."""
+        return max(1, HELD // max(len(self.costs), 2 * width * self.n_experts, 1))
 
     def _parts(self, X: Any, width: int) -> Iterator[slice]:
         """Slices of X that are done at once."""
@@ -289,9 +300,11 @@ class NearestPolicy(CostPolicy, kind="nearest"):
                 yield slice(start, min(start + step, stop))
 
     def _distances(self, X: Any) -> Distances:
+        """Distances of inputs (n, n_features) to the stored ones."""
         shift: FloatArray | float = 0.0
         if self.centre is not None:
             if hasattr(X, "toarray"):
+                # A sparse X stays sparse: its distances are corrected instead.
                 shift = self.inputs @ self.centre
             else:
                 X = X - self.centre
@@ -299,35 +312,46 @@ class NearestPolicy(CostPolicy, kind="nearest"):
         return Distances(level - dense(X @ self.inputs.T), level, _norms(X))
 
     def _mean_costs(self, distances: Distances, near: IntArray, count: int) -> FloatArray:
-        """Mean costs (n, n_experts) over the first of the inputs ``near`` (n, width), in order."""
+        """Mean costs (n, n_experts) over the first of the inputs ``near`` (n, width), in order.
+
+        They are weighted by their ``shares``: 1 for inputs nearer than the last one that is needed to
+        reach the weight ``count``, a part for those that tie with it, 0 for the others.
+        """
+        shares, is_tied = self._shares(distances, near, count)
+        sums = np.einsum("nr,nrk->nk", shares, self._weights_and_costs[near])
+        mass, total = np.hsplit(sums, 2)
+        costs = np.where(mass > 0, total / np.where(mass > 0, mass, 1), self._means)
+        if near.shape[1] == len(self.costs):
+            return costs
+        # Where the last of them ties, so may inputs that have not been looked at: look at more.
+        is_cut = np.flatnonzero(is_tied[:, -1])
+        width = min(4 * near.shape[1], len(self.costs))
+        size = self._rows_at_once(width)
+        for start in range(0, len(is_cut), size):
+            rows = is_cut[start : start + size]
+            cut = distances.take(rows)
+            costs[rows] = self._mean_costs(cut, by_distance(cut.values, width), count)
+        return costs
+
+    def _shares(
+        self, distances: Distances, near: IntArray, count: int
+    ) -> tuple[FloatArray, BoolArray]:
+        """Shares (n, width) of the weights of the inputs ``near``, and which of them tie for the last."""
         values = np.take_along_axis(distances.values, near, axis=1)
         weights = self.weights[near]
         is_reached = np.cumsum(weights, axis=1, dtype=np.float64) >= count * (1 - OUTCOMES)
         last = np.where(is_reached[:, -1], is_reached.argmax(axis=1), near.shape[1] - 1)
-        reach = np.take_along_axis(values, last[:, None], axis=1)
+        last_value = np.take_along_axis(values, last[:, None], axis=1)
         # Equal distances differ by the rounding of the terms that they are the sum of.
         terms = np.abs(distances.level[near]) + distances.norms[:, None] * self._norms[near]
         tolerance = ROUNDED_UNITS * np.finfo(values.dtype).eps * terms
-        is_nearer = values < reach - tolerance
-        is_tied = (values <= reach + tolerance) & ~is_nearer
-        left = count - (weights * is_nearer).sum(axis=1)
-        ties = (weights * is_tied).sum(axis=1)
-        share = np.clip(left / np.where(ties > 0, ties, 1), 0, 1)
-        shares = (is_nearer + share[:, None] * is_tied).astype(self.costs.dtype)
-        sums = np.einsum("nr,nrk->nk", shares, self._known_and_costs[near])
-        mass, total = np.hsplit(sums, 2)
-        result = np.where(mass > 0, total / np.where(mass > 0, mass, 1), self._means)
-        if near.shape[1] == len(self.costs):
-            return result
-        # Where the last of them ties, so may inputs that have not been looked at.
-        is_cut = np.flatnonzero(is_tied[:, -1])
-        width = min(4 * near.shape[1], len(self.costs))
-        step = self._rows_at_once(width)
-        for start in range(0, len(is_cut), step):
-            rows = is_cut[start : start + step]
-            some = distances.take(rows)
-            result[rows] = self._mean_costs(some, by_distance(some.values, width), count)
-        return result
+        is_nearer = values < last_value - tolerance
+        is_tied = (values <= last_value + tolerance) & ~is_nearer
+        weight_left = count - (weights * is_nearer).sum(axis=1)
+        tied_weight = (weights * is_tied).sum(axis=1)
+        tied_share = np.clip(weight_left / np.where(tied_weight > 0, tied_weight, 1), 0, 1)
+        shares = is_nearer + tied_share[:, None] * is_tied
+        return shares.astype(self.costs.dtype), is_tied
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> NearestPolicy:
         return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
@@ -340,10 +364,9 @@ def scaled_head(
     coef: FloatArray, intercept: FloatArray, slopes: FloatArray, offsets: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Weights and intercepts of ``slope * f + offset`` for linear estimates f, in their own dtype."""
-    return (
-        (slopes[:, None] * coef).astype(coef.dtype),
-        (slopes * intercept + offsets).astype(intercept.dtype),
-    )
+    scaled_coef = (slopes[:, None] * coef).astype(coef.dtype)
+    scaled_intercept = (slopes * intercept + offsets).astype(intercept.dtype)
+    return scaled_coef, scaled_intercept
 
 
 def _norms(X: Any) -> FloatArray:
@@ -363,25 +386,26 @@ def by_distance(distances: FloatArray, count: int) -> IntArray:
 def nearest(distances: FloatArray, count: int) -> IntArray:
     """Indices (n, count) of the smallest distances of each row (n, m), unordered.
 
-    A quantile of a sample of each row bounds them, so that few are left to partition: a quarter of the
-    time of a partition of the whole row.
+    A quantile of a sample of each row bounds them, so that few are left to partition. This takes a quarter
+    of the time of a partition of the whole row.
 
     >>> nearest(np.array([[3.0, 1.0, 2.0]]), 2)
     array([[1, 2]])
     """
     size = distances.shape[1]
-    expected = count / STRIDE
-    # Four deviations and some more: the sample rarely bounds too few.
-    rank = int(expected + 4 * expected**0.5) + 8
+    expected_in_sample = count / STRIDE
+    # Four standard deviations and some more: the bound rarely leaves too few.
+    rank = int(expected_in_sample + 4 * expected_in_sample**0.5) + 8
     sample = distances[:, ::STRIDE]
     if 2 * rank >= sample.shape[1]:
         return np.argpartition(distances, min(count, size) - 1, axis=1)[:, :count]
     bounds = np.partition(sample, rank, axis=1)[:, rank]
-    found = np.empty((len(distances), count), np.intp)
+    indices = np.empty((len(distances), count), np.intp)
     for row, bound in enumerate(bounds):
         values = distances[row]
-        left = np.flatnonzero(values <= bound)
-        if left.size < count:
-            left = np.arange(size)
-        found[row] = left[np.argpartition(values[left], count - 1)[:count]]
-    return found
+        candidates = np.flatnonzero(values <= bound)
+        if candidates.size < count:
+            candidates = np.arange(size)
+        smallest = np.argpartition(values[candidates], count - 1)[:count]
+        indices[row] = candidates[smallest]
+    return indices

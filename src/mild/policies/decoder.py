@@ -6,6 +6,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.decisions import (
+    DOUBLE_REACH,
     argmax_last,
     argmax_last_experts_first,
     deciding_anchors,
@@ -16,16 +17,23 @@ from mild.core.decisions import (
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 
-# Up to this many states, elimination on floats is faster than on arrays, for one input.
+# Up to so many states, elimination on floats is faster than on arrays, for one input.
 LONGEST = 40
 
 
 class Decoder:
     """Turns scores into choices and distributions; precomputes what depends on the margins only.
 
-    Margins (n_experts,) and surrogate are those of training; the rule is "stationary" or "argmax". Of
-    experts that tie, that of the lowest of the ``ranks`` (n_experts,) is chosen; without ranks, that of the
-    highest index.
+    Parameters
+    ----------
+    margins : array of shape (n_experts,)
+        Positive margins that the scores were trained with.
+    rule : {"stationary", "argmax"}
+        How scores are decided. A surrogate without stationary decoding is decided by argmax.
+    surrogate : Surrogate, str or float
+        The surrogate that the scores were trained with.
+    ranks : array of int of shape (n_experts,), default=None
+        Of experts that tie, the one of the lowest rank is chosen. None for the highest index.
     """
 
     def __init__(
@@ -33,30 +41,37 @@ class Decoder:
     ) -> None:
         self.margins = margins
         self.ranks = ranks
+        self.surrogate: Surrogate = parse_surrogate(surrogate)
+        self.rule = rule
+        if not self.surrogate.decodable:
+            self.rule = "argmax"
+        self.groups = margin_groups(margins)
+        self.by_argmax = self.rule == "argmax" or len(self.groups) == 1
+
+        # The order in which ties are decided.
         self._best_first = np.arange(margins.size)[::-1]
-        self._best_last: IntArray | None = None
+        self._best_last: IntArray | None = None  # None where it is that of the indices
         if ranks is not None:
             self._best_first = np.argsort(ranks)
             self._best_last = self._best_first[::-1].copy()
         self._best_first_list: list[int] = self._best_first.tolist()
-        self.surrogate: Surrogate = parse_surrogate(surrogate)
-        # A surrogate without stationary decoding is decided by the largest score.
-        self.rule = rule if self.surrogate.decodable else "argmax"
-        self.groups = margin_groups(margins)
-        self.by_argmax = self.rule == "argmax" or len(self.groups) == 1
+
+        # States of the chain: experts with the same margin are one.
         self._states = margins
         if len(self.groups) < margins.size:
             self._states = np.array([group.margin for group in self.groups])
-            self._home = np.searchsorted(self._states, margins)
+            self._state_of_expert = np.searchsorted(self._states, margins)
         self._inverse = 1 / self._states
         self._margin_list = [float(margin) for margin in self._states]
+
+        # Whether a single input is decided by the functions for batches, too.
         self._in_batches = (
             self.surrogate.form == "pairwise"
             or len(self.groups) > LONGEST
             or deciding_anchors(self.groups, self.surrogate, np.float32) is not None
         )
-        # Beyond this gap, plain powers of the rates overflow.
-        self._reach = -300.0 * float(margins.min())
+        # Beyond this gap of scores, plain powers of the rates overflow.
+        self._reach = -DOUBLE_REACH * float(margins.min())
 
     def choose(self, scores: FloatArray) -> IntArray:
         """Expert of each row of scores (m, p)."""
@@ -75,17 +90,18 @@ class Decoder:
     def distribution(self, scores: FloatArray) -> FloatArray:
         """Stationary distribution (m, p); if the surrogate has none, all mass on the largest score."""
         if not self.surrogate.decodable:
-            result = np.zeros_like(scores)
-            result[np.arange(len(scores)), self.largest(scores)] = 1
-            return result
-        result = np.empty_like(scores)
-        size = rows_at_once(scores.shape[1], self.groups, self.surrogate)
-        for start in range(0, len(scores), size):
-            rows = slice(start, start + size)
-            result[rows] = stationary_experts_first(
+            all_on_largest = np.zeros_like(scores)
+            all_on_largest[np.arange(len(scores)), self.largest(scores)] = 1
+            return all_on_largest
+        distribution = np.empty_like(scores)
+        block = rows_at_once(scores.shape[1], self.groups, self.surrogate)
+        for start in range(0, len(scores), block):
+            rows = slice(start, start + block)
+            experts_first = stationary_experts_first(
                 scores[rows].T, self.margins, self.groups, self.surrogate
-            ).T
-        return result
+            )
+            distribution[rows] = experts_first.T
+        return distribution
 
     def choose_one(self, scores: FloatArray) -> int:
         """Expert for one vector of scores, without array overhead: plain elimination on floats."""
@@ -94,31 +110,39 @@ class Decoder:
         shifted = scores - scores.max()
         if self._in_batches or not shifted.min() > self._reach:
             return int(self.choose(scores[None])[0])
-        table = np.exp(np.multiply.outer(self._inverse, shifted))
+        powers = np.exp(np.multiply.outer(self._inverse, shifted))
         if len(self._margin_list) < shifted.size:
-            return self._largest_of_one(self._lumped_weights(table))
-        weights = _eliminate(table.tolist(), self._margin_list, self.surrogate.tau)
-        largest = max(weights)
-        if weights.count(largest) == 1:
-            return weights.index(largest)
-        return max(self._best_first_list, key=weights.__getitem__)
+            return self._largest_of_one(self._lumped_masses(powers))
+        masses = _eliminate(powers.tolist(), self._margin_list, self.surrogate.tau)
+        largest = max(masses)
+        if masses.count(largest) == 1:
+            return masses.index(largest)
+        # The first of the experts that tie, in their order.
+        return max(self._best_first_list, key=masses.__getitem__)
 
     def _largest_of_one(self, values: FloatArray) -> int:
         """Expert of the largest of one row of values (p,)."""
         best_first = self._best_first
         return int(best_first[values[best_first].argmax()])
 
-    def _lumped_weights(self, table: FloatArray) -> FloatArray:
-        """Unnormalised masses (p,) where experts share margins; ``table`` (G, p) holds the powers."""
-        shares = table / table.sum(axis=1, keepdims=True)
-        between = np.zeros((len(table), len(table)))
-        np.add.at(between.T, self._home, shares.T)
-        masses = np.array(_eliminate(between.tolist(), self._margin_list, 1.0))
-        weights: FloatArray = ((masses / self._states)[:, None] * shares).sum(axis=0)
-        weights *= self.margins
+    def _lumped_masses(self, powers: FloatArray) -> FloatArray:
+        """Unnormalised masses (p,) where experts share margins.
+
+        ``powers`` (G, p) are ``exp((f_j - max f) / rho_g)``, ``shares`` these divided by their sums over j.
+        The rate from state g to state h is the sum of ``shares_gj`` over the experts j of h, divided by
+        ``rho_g``. With masses q of the states, expert j has the mass
+        ``rho_j * sum_g q_g / rho_g * shares_gj``.
+        """
+        shares = powers / powers.sum(axis=1, keepdims=True)
+        between_states = np.zeros((len(powers), len(powers)))
+        np.add.at(between_states.T, self._state_of_expert, shares.T)
+        state_masses = np.array(_eliminate(between_states.tolist(), self._margin_list, 1.0))
+        masses: FloatArray = ((state_masses / self._states)[:, None] * shares).sum(axis=0)
+        masses *= self.margins
         if self.surrogate.tau != 1:
-            weights *= shares[self._home, np.arange(weights.size)] ** (1 - self.surrogate.tau)
-        return weights
+            softmax = shares[self._state_of_expert, np.arange(masses.size)]
+            masses *= softmax ** (1 - self.surrogate.tau)
+        return masses
 
     def with_ranks(self, ranks: IntArray | None) -> Decoder:
         """The decoder with other ranks."""
@@ -153,14 +177,18 @@ def ranks_of(ranks: IntArray | None, experts: IntArray, best_first: IntArray) ->
 
 
 def _eliminate(rows: list[list[float]], margins: list[float], tau: float) -> list[float]:
-    """Unnormalised stationary masses; ``rows[k][j]`` is ``exp((f_j - max f) / rho_k)``."""
+    """Unnormalised stationary masses; ``rows[k][j]`` is ``exp((f_j - max f) / rho_k)``, and overwritten.
+
+    The elimination of ``mild.core.decisions``, on Python's floats: for one input they are faster than small
+    arrays. The rate from k to j is ``softmax_j(f / rho_k) / rho_k``.
+    """
     size = len(rows)
-    own = []
+    own_softmax = []
     for k in range(size):
         row = rows[k]
         factor = 1.0 / (sum(row) * margins[k])
-        own.append(row[k] * factor * margins[k])
-        rows[k] = [value * factor for value in row]
+        own_softmax.append(row[k] * factor * margins[k])
+        rows[k] = [power * factor for power in row]
     for last in range(size - 1, 0, -1):
         pivot = rows[last]
         leaving = sum(pivot[:last])
@@ -172,7 +200,9 @@ def _eliminate(rows: list[list[float]], margins: list[float], tau: float) -> lis
                 row[h] += factor * pivot[h]
     masses = [1.0]
     for g in range(1, size):
+        # A list, not a generator, which would be slower.
         masses.append(sum([masses[h] * rows[h][g] for h in range(g)]))
     if tau != 1:
-        masses = [mass * share ** (1 - tau) for mass, share in zip(masses, own, strict=True)]
+        for k in range(size):
+            masses[k] *= own_softmax[k] ** (1 - tau)
     return masses

@@ -21,19 +21,19 @@ from mild.policies.costs import ConstantPolicy
 
 # Bits of a draw: a float32, as features are, holds every draw exactly.
 DRAW_BITS = 24
-# Bytes that BLAKE2 takes as a salt at most.
+# Largest number of bytes that BLAKE2 takes as a salt.
 LONGEST_SALT = 16
 
 
 def text_draw(text: str, salt: str) -> float:
     """The draw of a text in [0, 1): the same on every platform, and another one for another salt.
 
-    It is that of the abridged text, as features are: a ledger keeps no more of a long one.
+    Like features, it is that of the abridged text: a ledger keeps no more of a long one.
 
     >>> text_draw("Who wrote Emma?", "a"), text_draw("Who wrote Emma?", "b")
     (0.19631874561309814, 0.7838857769966125)
     """
-    # JSON may hold half of a surrogate pair, which UTF-8 has no bytes for.
+    # JSON may hold half of a surrogate pair, for which UTF-8 has no bytes.
     content = abridge(text).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, digest_size=DRAW_BITS // 8, salt=salt.encode()).digest()
     return int.from_bytes(digest, "big") / 2**DRAW_BITS
@@ -50,6 +50,17 @@ class MixPolicy(Policy, kind="mix"):
     counts as either; beside a cascade, a ``ConstantPolicy`` becomes a cascade of one step.
 
     Inputs have one column more than the two policies take: the last one is the draw (``with_draws``).
+
+    Parameters
+    ----------
+    first : Policy
+        Decides the other queries.
+    second : Policy
+        Decides the queries whose draw is below the share.
+    share : float
+        Share of the queries that ``second`` decides, between 0 and 1.
+    salt : str
+        A text of at most 16 bytes that the draws depend on.
 
     Examples
     --------
@@ -142,7 +153,8 @@ class MixPolicy(Policy, kind="mix"):
     def by_part(self, function: Callable[..., Any], X: Any, *others: Any) -> Any:
         """``function(policy, X, *others)`` of each policy on the rows that it decides, joined.
 
-        The policies get their features only. None if the function gives None for one of them.
+        X is without the draws, and ``others`` are arrays of as many rows. None if the function gives None
+        for one of the policies.
         """
         is_second = self.is_second(X)
         inputs = X[:, : self.n_features]
@@ -150,8 +162,10 @@ class MixPolicy(Policy, kind="mix"):
             return function(self.first, inputs, *others)
         if is_second.all():
             return function(self.second, inputs, *others)
-        of_first = function(self.first, inputs[~is_second], *(rows[~is_second] for rows in others))
-        of_second = function(self.second, inputs[is_second], *(rows[is_second] for rows in others))
+        others_of_first = [rows[~is_second] for rows in others]
+        others_of_second = [rows[is_second] for rows in others]
+        of_first = function(self.first, inputs[~is_second], *others_of_first)
+        of_second = function(self.second, inputs[is_second], *others_of_second)
         if of_first is None or of_second is None:
             return None
         return _joined(is_second, of_first, of_second)
@@ -256,9 +270,11 @@ class MixPolicy(Policy, kind="mix"):
         """
         first = self.first.with_experts(experts)
         second = self.second.with_experts(experts)
-        left = [part for part in (first, second) if isinstance(part, CascadePolicy)]
-        if self.cascades and len(left) < 2:
-            return left[0] if left else first
+        if self.cascades:
+            if not isinstance(second, CascadePolicy):
+                return first
+            if not isinstance(first, CascadePolicy):
+                return second
         return self._of(first, second)
 
     def _of(self, first: Policy, second: Policy) -> MixPolicy:
@@ -308,11 +324,12 @@ class MixPolicy(Policy, kind="mix"):
         is_second = self.is_second(X)
         first, second = self.cascades
         inputs = X[:, : self.n_features]
-        asked: list[list[int]] = [[]] * len(is_second)
-        for cascade, of_cascade in ((first, ~is_second), (second, is_second)):
-            rows = np.flatnonzero(of_cascade)
-            for row, step in zip(rows, cascade.first_asked(inputs[rows]), strict=True):
-                asked[row] = step
+        steps_of_first = iter(first.first_asked(inputs[~is_second]))
+        steps_of_second = iter(second.first_asked(inputs[is_second]))
+        asked = []
+        for by_second in is_second:
+            steps = steps_of_second if by_second else steps_of_first
+            asked.append(next(steps))
         return asked
 
     def run(self, X: Any, answers: Answers) -> CascadeRun:
@@ -325,14 +342,15 @@ class MixPolicy(Policy, kind="mix"):
         inputs = X[:, : self.n_features]
         of_first = first.run(inputs[~is_second], answers.take(np.flatnonzero(~is_second)))
         of_second = second.run(inputs[is_second], answers.take(np.flatnonzero(is_second)))
+        n_first = len(first.steps)
         return CascadeRun(
-            [*first.steps, *second.steps],
-            _joined(is_second, of_first.step, len(first.steps) + of_second.step),
-            _joined(is_second, of_first.expert, of_second.expert),
-            _joined(is_second, of_first.probability, of_second.probability),
-            _joined(is_second, of_first.asked, of_second.asked),
-            is_second,
-            len(first.steps),
+            steps=[*first.steps, *second.steps],
+            step=_joined(is_second, of_first.step, n_first + of_second.step),
+            expert=_joined(is_second, of_first.expert, of_second.expert),
+            probability=_joined(is_second, of_first.probability, of_second.probability),
+            asked=_joined(is_second, of_first.asked, of_second.asked),
+            is_second=is_second,
+            n_first=n_first,
         )
 
     def state(self) -> tuple[Settings, Tensors]:
@@ -341,11 +359,13 @@ class MixPolicy(Policy, kind="mix"):
 
     def _second_without_settings(self) -> Policy:
         """The second part without the heads and settings of a tuned router that the first part has, too."""
-        tuned = tradeoff_of(self.first)
-        own = tradeoff_of(self.second)
-        if tuned is None or own is None or not _same_state(tuned, own.decided_by(tuned.inner)):
+        of_first = tradeoff_of(self.first)
+        of_second = tradeoff_of(self.second)
+        if of_first is None or of_second is None:
             return self.second
-        return _with_direct(self.second, own.inner)
+        if not _same_state(of_first, of_second.decided_by(of_first.inner)):
+            return self.second
+        return _with_direct(self.second, of_second.inner)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
@@ -363,7 +383,9 @@ class MixPolicy(Policy, kind="mix"):
 
 def mix_of(policy: Policy) -> MixPolicy | None:
     """The policy, if it is a mix."""
-    return policy if isinstance(policy, MixPolicy) else None
+    if isinstance(policy, MixPolicy):
+        return policy
+    return None
 
 
 def cascade_of(policy: Policy) -> CascadePolicy | MixPolicy | None:
@@ -458,9 +480,8 @@ def _as_cascade(policy: Policy, beside: CascadePolicy) -> CascadePolicy:
 
 def _joined(is_second: BoolArray, of_first: Any, of_second: Any) -> Any:
     """Rows of both policies in the order of the inputs."""
-    joined = np.empty(
-        (len(is_second), *of_first.shape[1:]), np.result_type(of_first.dtype, of_second.dtype)
-    )
+    shape = (len(is_second), *of_first.shape[1:])
+    joined = np.empty(shape, np.result_type(of_first.dtype, of_second.dtype))
     joined[~is_second] = of_first
     joined[is_second] = of_second
     return joined
@@ -471,19 +492,24 @@ def _joined_decisions(is_second: BoolArray, of_first: Decisions, of_second: Deci
     costs = None
     if of_first.costs is not None and of_second.costs is not None:
         costs = _joined(is_second, of_first.costs, of_second.costs)
+    by = "mix"
+    if of_first.by == of_second.by:
+        by = of_first.by
     return Decisions(
-        _joined(is_second, of_first.chosen, of_second.chosen),
-        _joined(is_second, of_first.probabilities, of_second.probabilities),
-        costs,
-        _joined(is_second, of_first.values, of_second.values),
-        of_first.by if of_first.by == of_second.by else "mix",
+        chosen=_joined(is_second, of_first.chosen, of_second.chosen),
+        probabilities=_joined(is_second, of_first.probabilities, of_second.probabilities),
+        costs=costs,
+        values=_joined(is_second, of_first.values, of_second.values),
+        by=by,
     )
 
 
-def _same_state(one: Policy, other: Policy) -> bool:
-    """Whether two policies decide alike because they are written alike."""
-    settings, tensors = one.state()
+def _same_state(policy: Policy, other: Policy) -> bool:
+    """Whether two policies have the same state, and so decide alike."""
+    settings, tensors = policy.state()
     other_settings, other_tensors = other.state()
-    if (one.kind, settings) != (other.kind, other_settings) or set(tensors) != set(other_tensors):
+    if policy.kind != other.kind or settings != other_settings:
+        return False
+    if set(tensors) != set(other_tensors):
         return False
     return all(np.array_equal(tensors[name], other_tensors[name]) for name in tensors)

@@ -12,8 +12,9 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.policies.base import ScorePolicy, Settings, Tensors
 from mild.policies.decoder import Decoder
 
-# Step of the numerical derivative of log-odds, and least probability under the logarithm.
+# Change of a score in the numerical derivative of log-odds.
 STEP = 1e-3
+# Probabilities are at least this before their logarithm is taken.
 TINY = 1e-300
 
 
@@ -49,16 +50,20 @@ class LinearPolicy(ScorePolicy, kind="linear"):
         return self.decoder.choose_one(x @ self._columns + self.intercept)
 
     def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray:
-        direction = np.zeros(self.n_experts)
-        direction[chosen], direction[other] = 1.0, -1.0
-        if not self.decoder.by_argmax:
-            scores = np.asarray(self.decision_function(x[None])[0], np.float64)
-            moves = STEP * np.eye(self.n_experts)
-            shares = self.decoder.distribution(np.concatenate([scores + moves, scores - moves]))
-            odds = np.log(np.maximum(shares, TINY))
-            lead = odds[:, chosen] - odds[:, other]
-            direction = (lead[: self.n_experts] - lead[self.n_experts :]) / (2 * STEP)
-        return np.asarray(direction @ self.coef, np.float64)
+        if self.decoder.by_argmax:
+            # The lead is the difference of two scores.
+            return self.coef[chosen].astype(np.float64) - self.coef[other]
+        return np.asarray(self._slopes_of_odds(x, chosen, other) @ self.coef, np.float64)
+
+    def _slopes_of_odds(self, x: FloatArray, chosen: int, other: int) -> FloatArray:
+        """Derivative (n_experts,) of the log-odds of an expert against another in the scores."""
+        scores = np.asarray(self.decision_function(x[None])[0], np.float64)
+        steps = STEP * np.eye(self.n_experts)
+        shares = self.decoder.distribution(np.concatenate([scores + steps, scores - steps]))
+        log_shares = np.log(np.maximum(shares, TINY))
+        lead = log_shares[:, chosen] - log_shares[:, other]
+        slopes: FloatArray = (lead[: self.n_experts] - lead[self.n_experts :]) / (2 * STEP)
+        return slopes
 
     def with_experts(self, experts: IntArray) -> LinearPolicy:
         decoder = self.decoder.with_experts(experts)
@@ -86,13 +91,12 @@ class PerceptronPolicy(ScorePolicy, kind="perceptron"):
         return np.asarray(hidden)
 
     def network_weights(self) -> dict[str, Any]:
-        """As a Sequential of linear layers, with a ReLU after each, names them."""
-        layers = enumerate(zip(self.weights, self.biases, strict=True))
-        return {
-            f"{2 * layer}.{name}": array
-            for layer, pair in layers
-            for name, array in zip(("weight", "bias"), pair, strict=True)
-        }
+        """As a ``torch.nn.Sequential`` names them, in which a ReLU follows each linear layer."""
+        arrays = {}
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays[f"{2 * layer}.weight"] = weight
+            arrays[f"{2 * layer}.bias"] = bias
+        return arrays
 
     def with_experts(self, experts: IntArray) -> PerceptronPolicy:
         return PerceptronPolicy(
@@ -104,14 +108,15 @@ class PerceptronPolicy(ScorePolicy, kind="perceptron"):
     def state(self) -> tuple[Settings, Tensors]:
         settings, tensors = super().state()
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            tensors |= {f"weight_{layer}": weight, f"bias_{layer}": bias}
+            tensors[f"weight_{layer}"] = weight
+            tensors[f"bias_{layer}"] = bias
         return {**settings, "layers": len(self.weights)}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        layers = range(int(settings["layers"]))
-        return cls(
-            [tensors[f"weight_{layer}"] for layer in layers],
-            [tensors[f"bias_{layer}"] for layer in layers],
-            cls.stored_decoder(settings, tensors),
-        )
+        weights = []
+        biases = []
+        for layer in range(int(settings["layers"])):
+            weights.append(tensors[f"weight_{layer}"])
+            biases.append(tensors[f"bias_{layer}"])
+        return cls(weights, biases, cls.stored_decoder(settings, tensors))

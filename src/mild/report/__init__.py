@@ -11,7 +11,8 @@ from mild.report.document import (
     report_title,
     write_document,
 )
-from mild.report.page import check_report, render, target_lines, write_report
+from mild.report.page import check_report, render, write_report
+from mild.report.verdict_part import target_lines
 
 __all__ = [
     "EVALUATION_FILE",

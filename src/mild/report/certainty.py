@@ -7,12 +7,12 @@ from typing import Any
 
 from mild.money import amount
 
-#: How the certainty of a row begins that has a guarantee.
+#: The first word of the certainty of a row with a guarantee.
 GUARANTEE = "guarantee"
 
 
 def certainty_setting(row: Mapping[str, Any]) -> str:
-    """The setting of a row; where it does not meet the target, this is said first.
+    """The setting of a row; if it does not meet the target, the text says so first.
 
     >>> certainty_setting({"certainty": "80 %", "setting": "always large", "met": False})
     'not met: nearest is always large'
@@ -25,7 +25,7 @@ def certainty_setting(row: Mapping[str, Any]) -> str:
 
 
 def certainty_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """All rows in one sentence, where they differ in nothing but the certainty; None where they differ.
+    """All rows in one sentence if they differ in nothing but the certainty; otherwise None.
 
     >>> row = {"setting": "always large", "quality_kept": 1.0, "dollars_saved": 0.0}
     >>> row |= {"dollars_per_1000": 4.0, "met": False}
@@ -33,9 +33,12 @@ def certainty_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
     'The target is not met with 50 % or 80 %: nearest is always large (quality kept 100.0 %, \
 dollars saved 0.0 %, $4.00 per 1,000 queries).'
     """
-    if not rows or any(_without_certainty(row) != _without_certainty(rows[0]) for row in rows):
+    if not rows:
         return None
     row = rows[0]
+    for other_row in rows[1:]:
+        if _without_certainty(other_row) != _without_certainty(row):
+            return None
     certainties = [str(row["certainty"]) for row in rows]
     figures = f"{row['setting']} ({_figure_words(row)})"
     if row["met"]:
@@ -46,7 +49,10 @@ dollars saved 0.0 %, $4.00 per 1,000 queries).'
 
 
 def _without_certainty(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "certainty"}
+    """What a row says beside its certainty."""
+    other_facts = dict(row)
+    other_facts.pop("certainty", None)
+    return other_facts
 
 
 def _enumeration(words: Sequence[str], conjunction: str) -> str:
@@ -57,11 +63,11 @@ def _enumeration(words: Sequence[str], conjunction: str) -> str:
 
 
 def _figure_words(row: Mapping[str, Any]) -> str:
-    """The figures of a row that are known."""
-    parts = []
+    """The figures of a row that are known, in words."""
+    figures = []
     if row["quality_kept"] is not None:
-        parts.append(f"quality kept {100 * row['quality_kept']:.1f} %")
+        figures.append(f"quality kept {100 * row['quality_kept']:.1f} %")
     if row["dollars_saved"] is not None:
-        parts.append(f"dollars saved {100 * row['dollars_saved']:.1f} %")
-    parts.append(f"${amount(row['dollars_per_1000'])} per 1,000 queries")
-    return ", ".join(parts)
+        figures.append(f"dollars saved {100 * row['dollars_saved']:.1f} %")
+    figures.append(f"${amount(row['dollars_per_1000'])} per 1,000 queries")
+    return ", ".join(figures)

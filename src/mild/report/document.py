@@ -39,42 +39,91 @@ def optimism(document: Mapping[str, Any]) -> str | None:
 
 
 def write_document(document: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
-    """Write a document as JSON, to be rendered later."""
+    """Write a document as JSON, to be rendered later.
+
+    Parameters
+    ----------
+    document : dict
+        The content of a report.
+    path : str or path
+        The file to write; one that is there is replaced.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+    """
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     return write_text(check_free(Path(path), overwrite=True), text)
 
 
 def read_document(path: str | os.PathLike[str]) -> Document:
-    """Read a document that ``write_document`` wrote."""
+    """Read a document that ``write_document`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    dict
+        The document.
+
+    Raises
+    ------
+    DataFileError
+        The file cannot be read, is not JSON, or holds a document of another schema.
+    """
     file = Path(path)
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not a JSON number")
-
     try:
-        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except OSError as error:
         raise DataFileError(f"cannot read {file}: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
         raise DataFileError(
             f"{file} must be a saved evaluation; it is not JSON ({error})."
         ) from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        found = content.get("schema") if isinstance(content, dict) else None
+    schema = None
+    if isinstance(content, dict):
+        schema = content.get("schema")
+    if schema != SCHEMA:
         raise DataFileError(
-            f"{file} must be a saved evaluation of schema {SCHEMA}; got schema {found!r}."
+            f"{file} must be a saved evaluation of schema {SCHEMA}; got schema {schema!r}."
         )
-    return content
+    return Document(content)
+
+
+def _refuse_constant(constant: str) -> Any:
+    """Refuse NaN and infinities, which Python's JSON reader would take."""
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def read_evaluation(path: str | os.PathLike[str]) -> Document:
-    """Read what ``Evaluation.save`` wrote into a router's folder, or a file of results."""
-    place = Path(path)
-    if not place.exists():
-        raise DataFileError(f"{place}: there is no such folder or file.")
-    file = place
-    if place.is_dir():
-        folder = find_version(place)[0]
+    """Read what ``Evaluation.save`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        Folder of a router, or a file of results.
+
+    Returns
+    -------
+    dict
+        The document of the evaluation; of a folder with versions, that of the one that serves.
+
+    Raises
+    ------
+    DataFileError
+        Nothing is there, or no evaluation is saved there.
+    ArtifactError
+        The router was written by mild 0.1 to 0.9.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise DataFileError(f"{file}: there is no such folder or file.")
+    if file.is_dir():
+        folder, _ = find_version(file)
         try:
             refuse_old_folder(folder)
         except ArtifactError as error:
@@ -90,13 +139,29 @@ def read_evaluation(path: str | os.PathLike[str]) -> Document:
 
 
 def read_comparison(path: str | os.PathLike[str]) -> Document:
-    """Read the comparison in a file that ``Comparison.save`` wrote."""
-    found = read_document(path).get("comparison")
-    if not isinstance(found, dict):
+    """Read the comparison in a file that ``Comparison.save`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    dict
+        The comparison, as ``Comparison.as_dict`` gives it.
+
+    Raises
+    ------
+    DataFileError
+        The file cannot be read, or holds no comparison.
+    """
+    comparison = read_document(path).get("comparison")
+    if not isinstance(comparison, dict):
         raise DataFileError(
             f"{path} must hold a comparison that Comparison.save wrote; it has none."
         )
-    return found
+    return comparison
 
 
 def report_title(folder: str | os.PathLike[str]) -> str:

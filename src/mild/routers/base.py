@@ -38,10 +38,14 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    policy_ : the learned policy, which needs only NumPy
-    n_experts_ : number of experts
-    expert_names_ : list of str, from the columns of ``costs`` if it has any
-    n_features_in_ : number of features
+    policy_ : Policy
+        The learned policy, which needs only NumPy.
+    n_experts_ : int
+        Number of experts.
+    expert_names_ : list of str
+        Names of the experts, from the columns of ``costs`` if it has any.
+    n_features_in_ : int
+        Number of features.
     """
 
     policy_: Any
@@ -49,9 +53,21 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     expert_names_: list[str]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from inputs X (n_samples, n_features) and costs y (n_samples, n_experts).
+        """Learn from inputs and costs.
 
-        NaN in the costs means that this expert was never asked about this row.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples, n_experts)
+            What each expert costs; NaN where it was never asked about this row.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : BaseRouter
+            The fitted router.
         """
         inputs, matrix, weight = self._check_fit(X, y, sample_weight)
         self.policy_ = self._fit(inputs, matrix, weight).with_ranks(self._ranks)
@@ -64,13 +80,12 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def _check_fit(
         self, X: Any, costs: Any, sample_weight: Any
     ) -> tuple[Any, FloatArray, FloatArray | None]:
+        """The arguments of ``fit`` as arrays; sets what is known of the experts."""
         self._check_options()
         if costs is None:
             reason = f"{type(self).__name__} requires y to be passed, but the target y is None."
             raise InvalidInputError(reason, parameter="y")
-        # The columns of a pyarrow table are arrays, and their names apart.
-        named = getattr(costs, "column_names", None) or getattr(costs, "columns", [])
-        names = [str(name) for name in named]
+        names = _column_names(costs)
         inputs = self._validated(X, ensure_min_samples=2, order="C")
         raw = np.asarray(costs)
         if raw.ndim == 1:
@@ -80,21 +95,23 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 f"Reshape your data with costs.reshape(-1, 1) if there is one expert.",
             )
         matrix = check_costs(raw, n_samples=inputs.shape[0])
-        twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-        if twice is not None:
-            rule = f"must have a column of its own for every expert; {twice!r} appears twice. Rename one."
-            raise invalid("costs", rule)
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                rule = f"must have a column of its own for every expert; {name!r} appears twice."
+                raise invalid("costs", f"{rule} Rename one.")
         self.n_experts_ = matrix.shape[1]
         self.expert_names_ = names or [f"expert_{k}" for k in range(self.n_experts_)]
         # Of experts that tie, the lowest rank is chosen; None where indices decide.
-        self._ranks = costs.ranks if isinstance(costs, NamedCosts) else None
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
-            )
-            if not weight.any():
-                raise invalid("sample_weight", "must not be all zero.")
+        self._ranks: IntArray | None = None
+        if isinstance(costs, NamedCosts):
+            self._ranks = costs.ranks
+        if sample_weight is None:
+            return inputs, matrix, None
+        weight = _check_sample_weight(
+            sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weight.any():
+            raise invalid("sample_weight", "must not be all zero.")
         return inputs, matrix, weight
 
     def _check_options(self) -> None:
@@ -105,10 +122,11 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         """Warn when the data leave nothing, or for label-based losses not everything, to learn."""
         if costs.shape[1] == 1:
             return
-        differ = bool((np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any())
+        least = np.nanmin(costs, axis=1, keepdims=True)
+        differ = bool((np.nanmax(costs, axis=1, keepdims=True) > least).any())
         cheapest = None
         if by_label:
-            cheapest = (costs == np.nanmin(costs, axis=1, keepdims=True)).sum(axis=0)
+            cheapest = (costs == least).sum(axis=0)
         missing = bool(np.isnan(costs).any())
         warn_if_degenerate(differ, missing, cheapest, self.expert_names_, stacklevel=5)
 
@@ -122,36 +140,120 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         )
 
     def predict(self, X: Any) -> IntArray:
-        """Index of the chosen expert for each row."""
+        """Choose an expert for each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        experts : ndarray of shape (n_samples,)
+            Index of the chosen expert.
+        """
         inputs = self._check_inputs(X)
         return self.policy_.predict(inputs)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores (n_samples, n_experts), larger is better."""
+        """Score the experts for each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_experts)
+            Larger is better.
+        """
         inputs = self._check_inputs(X)
         return self.policy_.decision_function(inputs)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Stationary distribution: each expert's share of the expected reward."""
+        """Stationary distribution over the experts for each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_experts)
+            Each expert's share of the expected reward.
+        """
         inputs = self._check_inputs(X)
         return self.policy_.predict_proba(inputs)
 
     def expected_costs(self, X: Any) -> FloatArray:
-        """Expected cost of each expert, where the router has learned it."""
+        """Expected cost of each expert, where the router has learned it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        costs : ndarray of shape (n_samples, n_experts)
+
+        Raises
+        ------
+        UnsupportedError
+            If the router does not learn costs.
+        """
         inputs = self._check_inputs(X)
         return self.policy_.expected_costs(inputs)
 
     def decide_one(self, x: FloatArray) -> int:
-        """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
+        """Choose an expert for one input. Nothing is checked: this is the fast path.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_features,)
+            The input, as floats.
+
+        Returns
+        -------
+        expert : int
+            Index of the chosen expert.
+        """
         return self.policy_.decide_one(x)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost y of the chosen experts, over the rows in which it is known."""
+        """Minus the mean cost of the chosen experts, over the rows in which it is known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples, n_experts)
+            What each expert costs; NaN where it was never asked.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+        """
         chosen = self.predict(X)
         return -deferral_loss(np.asarray(y), chosen, sample_weight, missing="skip")
 
     def without(self, expert: int | str) -> Self:
-        """The router without one expert, by index or name; no refit."""
+        """The router without one expert, without a refit.
+
+        Parameters
+        ----------
+        expert : int or str
+            Index or name of the expert.
+
+        Returns
+        -------
+        router : BaseRouter
+            A new router; this one keeps the expert.
+        """
         check_is_fitted(self, "policy_")
         index = self._expert_index(expert)
         names = [*self.expert_names_[:index], *self.expert_names_[index + 1 :]]
@@ -160,11 +262,25 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> Self:
-        """The router under new prices, without a refit, where it has separate heads."""
+        """The router under new prices, without a refit, where it has separate heads.
+
+        Parameters
+        ----------
+        betas : sequence of float, default=None
+            One constant price per expert; None keeps the prices.
+        price_weight : float, default=None
+            How much one unit of price counts in units of error; None keeps it.
+
+        Returns
+        -------
+        router : BaseRouter
+            A new router; this one keeps its prices.
+        """
         check_is_fitted(self, "policy_")
         return self._with_policy(self.policy_.with_prices(betas, price_weight), self.expert_names_)
 
     def _with_policy(self, policy: Policy, names: list[str]) -> Self:
+        """A copy that decides by another policy, between the experts of these names."""
         router = copy.copy(self)
         router.policy_ = policy
         router.n_experts_ = policy.n_experts
@@ -172,6 +288,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return router
 
     def _expert_index(self, expert: int | str) -> int:
+        """The index of an expert that is given by index or name."""
         if isinstance(expert, str):
             if expert not in self.expert_names_:
                 known = ", ".join(self.expert_names_)
@@ -182,6 +299,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return int(expert)
 
     def _check_inputs(self, X: Any) -> Any:
+        """X as the fitted router needs it."""
         check_is_fitted(self, "policy_")
         return self._validated(X, reset=False)
 
@@ -195,6 +313,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(str(error), parameter="X") from error
 
     def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's checks need to know."""
         tags = super().__sklearn_tags__()
         tags.estimator_type = None
         tags.target_tags.required = True
@@ -240,20 +359,25 @@ def warn_if_degenerate(
     ``cheapest`` (p,) are the rows on which no expert costs less, for losses that see nothing else.
     """
     if not differ:
-        reason = (
-            "the experts that were asked have the same cost in every row: a loss that compares experts "
-            "within a row learns nothing. Use CostRegressionRouter or KNNRouter."
-            if missing
-            else "every expert costs the same in every row: there is nothing to learn, and all "
-            "choices are equally good."
-        )
+        if missing:
+            reason = (
+                "the experts that were asked have the same cost in every row: a loss that compares "
+                "experts within a row learns nothing. Use CostRegressionRouter or KNNRouter."
+            )
+        else:
+            reason = (
+                "every expert costs the same in every row: there is nothing to learn, and all "
+                "choices are equally good."
+            )
         warnings.warn(reason, DegenerateDataWarning, stacklevel=stacklevel)
-    idle = [] if cheapest is None else np.flatnonzero(cheapest == 0).tolist()
-    if idle:
-        known = [expert_names[k].removeprefix("expert_") for k in idle]
+    if cheapest is None:
+        return
+    never_cheapest = np.flatnonzero(cheapest == 0).tolist()
+    if never_cheapest:
+        names = [expert_names[k].removeprefix("expert_") for k in never_cheapest]
         warnings.warn(
             f"a label-based loss learns nothing about experts that are never cheapest: "
-            f"{', '.join(known)}.",
+            f"{', '.join(names)}.",
             DegenerateDataWarning,
             stacklevel=stacklevel,
         )
@@ -303,9 +427,32 @@ class NamedCosts(np.ndarray[Any, Any]):
         return named
 
 
-def label_numbers(given: Any, n_rows: int, name: str) -> IntArray:
+def _column_names(costs: Any) -> list[str]:
+    """The names of the columns of a frame or of a table; empty for an array."""
+    # The columns of a pyarrow table are arrays, and their names apart.
+    names = getattr(costs, "column_names", None)
+    if not names:
+        names = getattr(costs, "columns", [])
+    return [str(name) for name in names]
+
+
+def label_numbers(labels: Any, n_rows: int, name: str) -> IntArray:
     """Number (n_rows,) of each row's label; ``name`` is the parameter."""
-    labels = np.asarray(given)
+    labels = np.asarray(labels)
     if labels.shape != (n_rows,):
         raise invalid(name, f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
     return np.unique(labels, return_inverse=True)[1]
+
+
+def weights_or_ones(sample_weight: FloatArray | None, n_rows: int) -> FloatArray:
+    """The weights (n_rows,) of the rows; 1 for every row where no weights were given."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    return sample_weight
+
+
+def weights_of(sample_weight: FloatArray | None, rows: Any) -> FloatArray | None:
+    """The weights of some of the rows; None where no weights were given."""
+    if sample_weight is None:
+        return None
+    return sample_weight[rows]

@@ -27,7 +27,15 @@ class ConstantRouter(BaseRouter):
 
     Parameters
     ----------
-    expert : index or name of the expert; None for the one of least mean cost
+    expert : int or str, default=None
+        Index or name of the expert; None for the one of least mean cost.
+
+    Attributes
+    ----------
+    expert_ : int
+        Index of the chosen expert.
+    mean_costs_ : ndarray of shape (n_experts,)
+        Mean cost of each expert over its rows.
 
     Examples
     --------
@@ -42,14 +50,21 @@ class ConstantRouter(BaseRouter):
     mean_costs_ = from_policy("mean_costs", "(n_experts,) mean cost of each expert over its rows.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
-        named = None if self.expert is None else self._expert_index(self.expert)
-        if named is not None and not 0 <= named < self.n_experts_:
+        means = mean_costs(costs, sample_weight).astype(X.dtype)
+        return ConstantPolicy(means, X.shape[1], self._chosen_expert(costs, sample_weight))
+
+    def _chosen_expert(self, costs: FloatArray, sample_weight: FloatArray | None) -> int | None:
+        """The expert to take; None for that of least mean cost over all rows."""
+        if self.expert is None:
+            if np.isnan(costs).any():
+                return common_constant(costs, sample_weight, self._ranks)
+            return None
+        index = self._expert_index(self.expert)
+        if not 0 <= index < self.n_experts_:
             raise invalid(
-                "expert", f"must be an index in [0, {self.n_experts_}) or a name; got {named}."
+                "expert", f"must be an index in [0, {self.n_experts_}) or a name; got {index}."
             )
-        if named is None and np.isnan(costs).any():
-            named = common_constant(costs, sample_weight, self._ranks)
-        return ConstantPolicy(mean_costs(costs, sample_weight).astype(X.dtype), X.shape[1], named)
+        return index
 
 
 def mean_costs(costs: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
@@ -68,6 +83,8 @@ class OracleRouter(BaseRouter):
     the mean of the row minima. Without costs, ``predict(X)``, ``decision_function(X)`` and
     ``predict_proba(X)`` are those of the best constant expert of the training data. Not a router to serve.
 
+    Examples
+    --------
     >>> X, costs = [[0.0], [1.0]], [[0.0, 0.5], [2.0, 0.5]]
     >>> oracle = OracleRouter().fit(X, costs)
     >>> oracle.predict(X, costs), oracle.score(X, costs), oracle.predict(X)
@@ -78,17 +95,45 @@ class OracleRouter(BaseRouter):
         return ConstantPolicy(mean_costs(costs, sample_weight).astype(X.dtype), X.shape[1])
 
     def predict(self, X: Any, costs: Any = None) -> IntArray:
-        """Cheapest expert of each row by the given costs; without costs the best constant."""
+        """Choose the cheapest expert of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        costs : array-like of shape (n_samples, n_experts), default=None
+            The true costs; None for the best constant of the training data.
+
+        Returns
+        -------
+        experts : ndarray of shape (n_samples,)
+            Index of the chosen expert.
+        """
         if costs is None:
             return super().predict(X)
         return cheapest_of(self._check_costs(X, costs))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean over rows of the least cost."""
+        """Minus the mean over rows of the least cost.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples, n_experts)
+            The true costs.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+        """
         return -oracle_loss(self._check_costs(X, y), sample_weight)
 
     def _check_costs(self, X: Any, costs: Any) -> FloatArray:
-        shape = self._check_inputs(X).shape[0], self.n_experts_
+        """Costs of the rows of X, one column per expert."""
+        shape = (self._check_inputs(X).shape[0], self.n_experts_)
         matrix = evaluated_costs(np.asarray(costs))
         if matrix.shape != shape:
             raise invalid(
@@ -106,8 +151,16 @@ class RandomRouter(BaseRouter):
 
     Parameters
     ----------
-    shares : "uniform", "best" (as often as the expert was cheapest) or (n_experts,) numbers
-    random_state : int (every call draws the same for the same number of rows), RandomState or None
+    shares : {"uniform", "best"} or array-like of shape (n_experts,), default="uniform"
+        How often each expert is asked: "uniform", "best" (as often as it was the cheapest), or one number
+        per expert.
+    random_state : int, RandomState or None, default=None
+        With a number every call draws the same for the same number of rows.
+
+    Attributes
+    ----------
+    shares_ : ndarray of shape (n_experts,)
+        Probability of each expert.
     """
 
     shares: Any = "uniform"
@@ -116,16 +169,20 @@ class RandomRouter(BaseRouter):
     shares_ = from_policy("shares", "(n_experts,) probability of each expert.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
-        p = costs.shape[1]
+        shares = self._checked_shares(costs, sample_weight)
+        return RandomPolicy((shares / shares.sum()).astype(X.dtype), X.shape[1], self.random_state)
+
+    def _checked_shares(self, costs: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Shares (n_experts,), not yet scaled to the sum 1."""
+        n_experts = costs.shape[1]
         if not isinstance(self.shares, str):
-            shares = float_vector("shares", self.shares, p)
+            shares = float_vector("shares", self.shares, n_experts)
             if not shares.any():
                 raise invalid("shares", f"must be positive somewhere; got {self.shares!r}.")
-        elif check_option("shares", self.shares, ("uniform", "best")) == "uniform":
-            shares = np.ones(p)
-        else:
-            shares = oracle_shares(costs, sample_weight)
-        return RandomPolicy((shares / shares.sum()).astype(X.dtype), X.shape[1], self.random_state)
+            return shares
+        if check_option("shares", self.shares, ("uniform", "best")) == "uniform":
+            return np.ones(n_experts)
+        return oracle_shares(costs, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -161,10 +218,10 @@ class RandomPolicy(Policy):
         return argmax_last(self.decision_function(X))
 
     def with_experts(self, experts: IntArray) -> RandomPolicy:
-        left = self.shares[experts]
-        if not left.any():
-            left = np.ones_like(left)
-        return replace(self, shares=left / left.sum())
+        shares = self.shares[experts]
+        if not shares.any():
+            shares = np.ones_like(shares)
+        return replace(self, shares=shares / shares.sum())
 
     def state(self) -> NoReturn:
         raise UnsupportedError(

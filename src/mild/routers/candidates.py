@@ -1,10 +1,10 @@
-"""Candidates of a search: margins and strengths of a linear router, a bias, and other families."""
+"""What a search tries: margins and strengths of a linear router, a bias, and other families."""
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from mild.core.losses import floored_counts
 from mild.core.margins import membership, paper_grid, ratio_grid
 from mild.core.rounding import tie_ranks
 from mild.errors import check_option
-from mild.routers.base import BaseRouter
+from mild.routers.base import BaseRouter, weights_or_ones
 from mild.routers.clusters import ClusterRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
@@ -27,15 +27,22 @@ FAMILIES = ("linear", "regression", "knn", "clusters", "mlp", "stack")
 #: What "auto" leaves out: the network changes the cost of the blend little (-0.0033 to +0.0006 over six
 #: draws, docs/science/published.md), and takes longer than all the others.
 RARELY_USEFUL = ("mlp",)
+# Strengths of the penalty for linear routers.
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+# Strengths of the penalty for cost regression, which is weighed against a sum over rows.
+REGRESSION_ALPHAS = (1.0, 1e1, 1e2, 1e3, 3e3, 1e4)
+NEIGHBOUR_COUNTS = (10, 40, 160, 640)
 #: Numbers of clusters; all of them are blended.
-CLUSTERS = (6, 12, 16)
+CLUSTER_COUNTS = (6, 12, 16)
+HIDDEN_WIDTHS = (32, 128)
 #: Strengths of the baseline between contrast (0) and others (1).
-BASELINES = (0.25, 0.5)
-# Biases that are tried, in units of the margin; rounds of the search, and rows, at most.
-STEPS = np.linspace(-2, 2, 33)
-ROUNDS = 3
-ROWS = 20_000
+BASELINE_STRENGTHS = (0.25, 0.5)
+# Biases that are tried for one expert, in units of the margin.
+BIAS_GRID = np.linspace(-2, 2, 33)
+# How often the search for a bias goes over all experts, at most.
+BIAS_ROUNDS = 3
+# Rows from which a bias is found, at most.
+MAX_BIAS_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,9 @@ class Candidate:
     """One router to try.
 
     ``complexity`` orders candidates of equal merit: the one-standard-error rule takes the smallest. Of
-    candidates with ``keeps_scores`` the scores of held-out rows are kept, for a bias.
+    candidates with ``keeps_scores`` the scores of held-out rows are kept, for a bias. ``margin_distance``
+    says how far the margins are from those at the centre of the search; it is None for candidates that
+    do not come from the search of margins.
     """
 
     family: str
@@ -51,7 +60,17 @@ class Candidate:
     params: dict[str, Any]
     complexity: tuple[float, ...]
     keeps_scores: bool = False
-    moved: bool | None = None  # whether its margins are others than the centre of the search
+    margin_distance: float | None = None
+
+    @property
+    def has_central_margins(self) -> bool:
+        """Whether its margins are the centre of the search of margins."""
+        return self.margin_distance == 0
+
+    @property
+    def has_moved_margins(self) -> bool:
+        """Whether the search of margins has moved its margins away from the centre."""
+        return self.margin_distance is not None and self.margin_distance > 0
 
     @property
     def member(self) -> str:
@@ -69,63 +88,126 @@ class Candidate:
 
     @property
     def estimates_costs(self) -> bool:
-        """Whether it is a member for how well it estimates costs, not for what its choices cost."""
+        """Whether a stack takes it for how well it estimates costs, not for what its choices cost."""
         return self.family != "linear" or "loss" in self.params
 
 
 def linear_candidates(
-    base: LinearRouter, X: Any, costs: FloatArray, sample_weight: FloatArray | None, options: Any
+    base: LinearRouter, X: Any, costs: FloatArray, sample_weight: FloatArray | None, search: Any
 ) -> tuple[list[Candidate], int]:
-    """Margins around the base router's, times strengths; and how many margin vectors were dropped.
+    """Margins around those of the base router, each with every strength of the penalty.
 
-    ``options`` are the parameters of RouterCV. Neighbours follow one another, so that each can start from
-    the last. Margins that are powers of how often an expert is cheapest come first; they need the
-    stationary rule, as argmax is not consistent with them.
+    Neighbours follow one another, so that the solver can start each at the solution of the last.
+
+    Parameters
+    ----------
+    base : LinearRouter
+        The router to search around.
+    X, costs, sample_weight : arrays
+        The training data, on which the theory's margins depend.
+    search : RouterCV
+        Its parameters say which margins and strengths are tried.
+
+    Returns
+    -------
+    candidates : list of Candidate
+    n_dropped : int
+        How many margin vectors were left out.
     """
-    factors, max_margins = options.margin_factors, options.max_margins
-    by_ratio = options.grid == "ratios"
-    weight = np.ones(len(costs)) if sample_weight is None else sample_weight
-    center = training_margins(base, X, costs, weight)
-    vectors: list[FloatArray | None] = [None]
-    dropped, moving = 0, False
-    if base.loss == "mild" and costs.shape[1] > 1:
-        found = ratio_grid(center, factors, max_margins) if by_ratio else paper_grid(center)
-        moves = list(found)
-        dropped = found.dropped
-        moving = by_ratio and bool(np.not_equal(factors, 1).any())
-        if moving and base.decision == "stationary":
-            means = tie_means(base, costs, weight)
-            member = membership(costs, base.rewards, "best", means=means)
-            counts = (member * weight[:, None]).sum(axis=0)
-            powers: list[FloatArray] = []
-            for exponent in options.margin_exponents:
-                power = power_margins(counts, exponent, center.sum())
-                if not any(np.allclose(power, one, rtol=1e-9, atol=0) for one in moves + powers):
-                    powers.append(power)
-            dropped += max(0, len(moves) + len(powers) - max_margins)
-            first = [*moves[:1], *powers][:max_margins]
-            moves = [*sorted(first, key=lambda margins: np.ptp(np.log(margins))), *moves[1:]]
-        vectors = [*moves[:max_margins]] if by_ratio else [*moves]
-    strengths = _strengths(options.alphas, ALPHAS if by_ratio else (base.alpha,))
-    given = base.get_params(deep=False)
+    weight = weights_or_ones(sample_weight, len(costs))
+    centre = training_margins(base, X, costs, weight)
+    default_strengths: Sequence[float] = (base.alpha,)
+    if search.grid == "ratios":
+        default_strengths = ALPHAS
+    strengths = _strengths(search.alphas, default_strengths)
+    if base.loss != "mild" or costs.shape[1] == 1:
+        # Margins make no difference here: there is only the base router, with each strength.
+        return [_linear_candidate(base, {"alpha": alpha}, 0.0) for alpha in strengths], 0
+
+    vectors, n_dropped = _margin_vectors(base, costs, weight, centre, search)
     candidates = []
-    for place, vector in enumerate(vectors):
-        distance, equal = 0.0, False
-        if vector is not None:
-            equal = bool(np.allclose(vector, vector[0], rtol=1e-9, atol=0))
-            ratio = np.log(vector / vector.sum()) - np.log(center / center.sum())
-            distance = float(np.abs(ratio).max().round(9))
+    for number, margins in enumerate(vectors):
+        distance = _margin_distance(margins, centre)
+        all_equal = bool(np.allclose(margins, margins[0], rtol=1e-9, atol=0))
+        # A bias can replace margins only where these are equal, and where margins are searched at all.
+        keeps_scores = search.bias and all_equal and _moves_margins(search)
         # A serpentine walk: the last strength of one vector is the first of the next.
-        for alpha in strengths if place % 2 == 0 else strengths[::-1]:
-            params: dict[str, Any] = {"alpha": float(alpha)}
-            if vector is not None:
-                params["margins"] = tuple(float(value) for value in vector)
-            router = type(base)(**{**given, **params})
-            rank = (0.0, distance, -float(alpha))
-            keeps_scores = options.bias and moving and equal
-            moved = distance > 0
-            candidates.append(Candidate("linear", router, params, rank, keeps_scores, moved))
-    return candidates, dropped
+        walk = strengths
+        if number % 2 == 1:
+            walk = strengths[::-1]
+        for alpha in walk:
+            params = {"alpha": alpha, "margins": tuple(margins.tolist())}
+            candidates.append(_linear_candidate(base, params, distance, keeps_scores))
+    return candidates, n_dropped
+
+
+def _linear_candidate(
+    base: LinearRouter, params: dict[str, Any], margin_distance: float, keeps_scores: bool = False
+) -> Candidate:
+    """The base router with other parameters; it is simpler with a stronger penalty."""
+    router = type(base)(**{**base.get_params(deep=False), **params})
+    complexity = (0.0, margin_distance, -params["alpha"])
+    return Candidate("linear", router, params, complexity, keeps_scores, margin_distance)
+
+
+def _moves_margins(search: Any) -> bool:
+    """Whether the search tries other ratios of the margins than those at its centre."""
+    return search.grid == "ratios" and bool(np.not_equal(search.margin_factors, 1).any())
+
+
+def _margin_vectors(
+    base: LinearRouter, costs: FloatArray, weight: FloatArray, centre: FloatArray, search: Any
+) -> tuple[list[FloatArray], int]:
+    """Margin vectors (n_experts,) to try, the centre or its neighbours first; how many are left out."""
+    if search.grid != "ratios":
+        paper = paper_grid(centre)
+        return list(paper), paper.dropped
+
+    limit = search.max_margins
+    grid = ratio_grid(centre, search.margin_factors, limit)
+    vectors = list(grid)
+    n_dropped = grid.dropped
+    # Argmax is not consistent with margins from counts: they need the stationary rule.
+    if base.decision == "stationary" and _moves_margins(search):
+        powers = _count_power_vectors(
+            base, costs, weight, vectors, search.margin_exponents, centre.sum()
+        )
+        n_dropped += max(0, len(vectors) + len(powers) - limit)
+        first = [*vectors[:1], *powers][:limit]
+        # From equal margins to very different ones, so that neighbours follow one another.
+        first.sort(key=lambda margins: np.ptp(np.log(margins)))
+        vectors = [*first, *vectors[1:]]
+    return vectors[:limit], n_dropped
+
+
+def _count_power_vectors(
+    base: LinearRouter,
+    costs: FloatArray,
+    weight: FloatArray,
+    vectors: list[FloatArray],
+    exponents: Sequence[float],
+    total: float,
+) -> list[FloatArray]:
+    """Margins that are powers of how often each expert is cheapest, unless ``vectors`` has them.
+
+    They add up to ``total``.
+    """
+    means = tie_means(base, costs, weight)
+    is_cheapest = membership(costs, base.rewards, "best", means=means)
+    counts = (is_cheapest * weight[:, None]).sum(axis=0)
+    powers: list[FloatArray] = []
+    for exponent in exponents:
+        power = power_margins(counts, exponent, total)
+        known = [*vectors, *powers]
+        if not any(np.allclose(power, margins, rtol=1e-9, atol=0) for margins in known):
+            powers.append(power)
+    return powers
+
+
+def _margin_distance(margins: FloatArray, centre: FloatArray) -> float:
+    """By how much, in logarithms, the share of one expert in the margins differs at most."""
+    log_ratio = np.log(margins / margins.sum()) - np.log(centre / centre.sum())
+    return float(np.abs(log_ratio).max().round(9))
 
 
 def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArray:
@@ -150,14 +232,26 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
     if families == "auto":
         return [name for name in FAMILIES if name not in RARELY_USEFUL], []
     if families == "all":
-        missing = [] if importlib.util.find_spec("torch") else ["mlp"]
+        missing = []
+        if importlib.util.find_spec("torch") is None:
+            missing = ["mlp"]
         return [name for name in FAMILIES if name not in missing], missing
-    asked = [families] if isinstance(families, str) else families
-    if not isinstance(asked, Iterable) or not (asked := list(asked)):
+    if isinstance(families, str):
+        names = [families]
+    else:
+        names = _listed(families)
+    if not names:
         raise invalid("families", f"must name at least one family, or be None; got {families!r}.")
-    for name in asked:
+    for name in names:
         check_option("families", name, FAMILIES)
-    return asked, []
+    return names, []
+
+
+def _listed(values: Any) -> list[Any]:
+    """The values as a list; empty if they cannot be listed."""
+    if not isinstance(values, Iterable):
+        return []
+    return list(values)
 
 
 def family_candidates(
@@ -170,50 +264,70 @@ def family_candidates(
 
     ``ties`` is that of LinearRouter.
     """
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
     if "linear" in families:
-        forms: list[tuple[float, dict[str, Any]]] = [
-            *((1.0, {"rewards": kind}) for kind in ("others", "complement", "contrast")),
-            *((1.0, {"rewards": "baseline", "strength": strength}) for strength in BASELINES),
-            (2.0, {"loss": "tdef"}),
-            (2.0, {"loss": "ce"}),
-        ]
-        for rank, form in forms:
-            for alpha in strengths:
-                params = form if "loss" in form else {**form, "margins": "uniform"}
-                params = {**params, "alpha": float(alpha)}
-                complexity = (0.0, rank, -float(alpha))
-                router: Any = LinearRouter(**params, ties=ties)
-                found.append(Candidate("linear", router, params, complexity))
+        candidates += _linear_family(strengths, ties)
     if "regression" in families:
-        for alpha in (1.0, 1e1, 1e2, 1e3, 3e3, 1e4):
-            router = CostRegressionRouter(alpha)
-            found.append(Candidate("regression", router, {"alpha": alpha}, (1.0, 0.0, -alpha)))
+        for alpha in REGRESSION_ALPHAS:
+            regression = CostRegressionRouter(alpha)
+            complexity = (1.0, 0.0, -alpha)
+            candidates.append(Candidate("regression", regression, {"alpha": alpha}, complexity))
     if "knn" in families:
-        for count in (10, 40, 160, 640):
-            complexity = (2.0, 0.0, -float(count))
-            found.append(Candidate("knn", KNNRouter(count), {"n_neighbors": count}, complexity))
+        for n_neighbors in NEIGHBOUR_COUNTS:
+            params = {"n_neighbors": n_neighbors}
+            complexity = (2.0, 0.0, -float(n_neighbors))
+            candidates.append(Candidate("knn", KNNRouter(**params), params, complexity))
     if "clusters" in families:
-        for count in CLUSTERS:
-            params = {"n_clusters": count}
-            router = ClusterRouter(**params, random_state=random_state)
-            found.append(Candidate("clusters", router, params, (1.5, 1.0, float(count))))
+        for n_clusters in CLUSTER_COUNTS:
+            params = {"n_clusters": n_clusters}
+            clusters = ClusterRouter(n_clusters, random_state=random_state)
+            complexity = (1.5, 1.0, float(n_clusters))
+            candidates.append(Candidate("clusters", clusters, params, complexity))
     if "mlp" in families:
-        from mild.routers.neural import NeuralRouter  # torch is an extra
+        candidates += _network_family(random_state)
+    return candidates
 
-        for width in (32, 128):
-            params = {"hidden": (width,)}
-            network = NeuralRouter(**params, random_state=random_state)
-            found.append(Candidate("mlp", network, params, (3.0, 0.0, float(width))))
-    return found
+
+def _linear_family(strengths: Sequence[float], ties: str | None) -> list[Candidate]:
+    """Linear routers with other rewards or another loss, each with every strength of the penalty."""
+    forms: list[dict[str, Any]] = [
+        {"rewards": kind, "margins": "uniform"} for kind in ("others", "complement", "contrast")
+    ]
+    for strength in BASELINE_STRENGTHS:
+        forms.append({"rewards": "baseline", "strength": strength, "margins": "uniform"})
+    forms += [{"loss": "tdef"}, {"loss": "ce"}]
+
+    candidates = []
+    for form in forms:
+        form_rank = 1.0
+        if "loss" in form:
+            form_rank = 2.0
+        for alpha in strengths:
+            params = {**form, "alpha": alpha}
+            router = LinearRouter(**params, ties=ties)
+            complexity = (0.0, form_rank, -alpha)
+            candidates.append(Candidate("linear", router, params, complexity))
+    return candidates
+
+
+def _network_family(random_state: Any) -> list[Candidate]:
+    """Networks with one hidden layer."""
+    from mild.routers.neural import NeuralRouter  # torch is an extra
+
+    candidates = []
+    for width in HIDDEN_WIDTHS:
+        network = NeuralRouter(hidden=(width,), random_state=random_state)
+        complexity = (3.0, 0.0, float(width))
+        candidates.append(Candidate("mlp", network, {"hidden": (width,)}, complexity))
+    return candidates
 
 
 def further_candidates(routers: Sequence[Any], ties: str | None = None) -> list[Candidate]:
     """Candidates from unfitted routers, whose family is the name of their class.
 
     Nothing is known of how simple they are, so the rule of one standard error takes them after the known
-    families, in the order that they were given in. ``ties`` is that of LinearRouter.
+    families, in the order in which they were given. ``ties`` is that of LinearRouter.
 
     >>> [candidate] = further_candidates([KNNRouter(n_neighbors=3)])
     >>> candidate.family, candidate.params
@@ -223,22 +337,22 @@ def further_candidates(routers: Sequence[Any], ties: str | None = None) -> list[
         rule = f"must be a list of unfitted routers, such as [KNNRouter(3)]; got {routers!r}."
         raise invalid("candidates", rule)
     candidates = []
-    for place, given in enumerate(routers):
-        if not isinstance(given, BaseRouter):
-            rule = f"must hold unfitted routers of mild, such as KNNRouter(3); got {given!r}."
+    for number, original in enumerate(routers):
+        if not isinstance(original, BaseRouter):
+            rule = f"must hold unfitted routers of mild, such as KNNRouter(3); got {original!r}."
             raise invalid("candidates", rule)
-        router = clone(given)
-        params = set_parameters(router)
+        router = clone(original)
+        params = changed_parameters(router)
         if "ties" in router.get_params() and router.ties is None:
             router.set_params(ties=ties)
         family = type(router).__name__.lower()
-        candidates.append(Candidate(family, router, params, (3.5, 0.0, float(place))))
+        candidates.append(Candidate(family, router, params, (3.5, 0.0, float(number))))
     return candidates
 
 
-def set_parameters(router: BaseRouter) -> dict[str, Any]:
+def changed_parameters(router: BaseRouter) -> dict[str, Any]:
     """The parameters of a router that have another value than by default."""
-    defaults = inspect.signature(type(router)).parameters
+    defaults: Mapping[str, inspect.Parameter] = inspect.signature(type(router)).parameters
     params = {}
     for name, value in router.get_params(deep=False).items():
         # Values may be arrays, for which == is no answer; their text is what is shown.
@@ -248,48 +362,67 @@ def set_parameters(router: BaseRouter) -> dict[str, Any]:
 
 
 def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list[float]:
+    """The strengths to try, as checked floats."""
     if alphas is None:
-        return list(default)
-    if not isinstance(alphas, Iterable) or not (strengths := list(alphas)):
+        return [float(alpha) for alpha in default]
+    strengths = _listed(alphas)
+    if not strengths:
         raise invalid("alphas", f"must hold at least one strength; got {alphas!r}.")
-    return [check_strength("alphas", alpha) for alpha in strengths]
+    return [float(check_strength("alphas", alpha)) for alpha in strengths]
 
 
 def find_bias(
     scores: FloatArray, costs: FloatArray, sample_weight: FloatArray | None, margin: float
 ) -> FloatArray:
-    """Bias (n_experts,) with which the largest score costs least, by coordinate search on a grid.
+    """Bias (n_experts,) with which the largest score costs least.
 
-    Scores and costs are (n_samples, n_experts); all experts share the ``margin``. The minimum is 0, as only
-    differences matter. Rows with an unknown cost are left out. Ties go to the value nearest to 0.
+    Minimises ``sum_i w_i costs[i, argmax_k (scores[i, k] + bias[k])]`` over a grid of biases, one expert
+    after the other, until a round over all experts changes none. Scores and costs are
+    (n_samples, n_experts); all experts share the ``margin``, which is the unit of the grid. The least bias
+    is 0, as only differences matter. Rows with an unknown cost are left out.
 
     >>> find_bias(np.array([[0.0, 0.5], [0.0, 2.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]), None, 1.0)
     array([0.625, 0.   ])
     """
+    weight = weights_or_ones(sample_weight, len(costs))
     rows = np.flatnonzero(~np.isnan(costs).any(axis=1))
-    rows = rows[np.linspace(0, len(rows), min(len(rows), ROWS), endpoint=False, dtype=np.intp)]
-    scores, costs = scores[rows].astype(np.float64), costs[rows].astype(np.float64)
-    if sample_weight is not None:
-        costs = costs * sample_weight[rows, None]
-    bias = np.zeros(scores.shape[1])
-    every = np.arange(len(rows))
-    for _ in range(ROUNDS):
-        before = bias.copy()
-        for k in range(bias.size):
-            others = scores + bias
-            others[:, k] = -np.inf
-            rival = argmax_last(others)
-            # The expert is chosen from the first step above this gap on.
-            gap = ((others[every, rival] - scores[:, k]) / margin).round(9)
-            change = costs[:, k] - costs[every, rival]
-            place = np.searchsorted(STEPS, gap, side="right")
-            total = np.bincount(place, change, STEPS.size + 1)[:-1].cumsum()
-            ranks = tie_ranks(total, scale=float(np.abs(change).sum()))
-            bias[k] = STEPS[np.lexsort((np.abs(STEPS), ranks))[0]] * margin
-        if (bias == before).all():
+    n_rows = min(len(rows), MAX_BIAS_ROWS)
+    rows = rows[np.linspace(0, len(rows), n_rows, endpoint=False, dtype=np.intp)]
+    scores = scores[rows].astype(np.float64)
+    weighted_costs = costs[rows].astype(np.float64) * weight[rows, None]
+
+    bias: FloatArray = np.zeros(scores.shape[1])
+    for _ in range(BIAS_ROUNDS):
+        previous_bias = bias.copy()
+        for expert in range(bias.size):
+            bias[expert] = _best_bias(expert, scores, weighted_costs, bias, margin)
+        if (bias == previous_bias).all():
             break
-    result: FloatArray = bias - bias.min()
-    return result
+    return bias - bias.min()
+
+
+def _best_bias(
+    expert: int, scores: FloatArray, costs: FloatArray, bias: FloatArray, margin: float
+) -> float:
+    """The best bias of one expert, given those of the others; of equally good ones that nearest to 0.
+
+    Each row has one rival, the best of the other experts. The expert is chosen in place of the rival from
+    the first point of the grid above the gap between their scores on, and changes the cost of the row by
+    the difference of their costs. So the total at all points of the grid is one cumulated histogram.
+    """
+    row_index = np.arange(len(scores))
+    rival_scores = scores + bias
+    rival_scores[:, expert] = -np.inf
+    rival = argmax_last(rival_scores)
+    gap = ((rival_scores[row_index, rival] - scores[:, expert]) / margin).round(9)
+    change = costs[:, expert] - costs[row_index, rival]
+
+    first_point = np.searchsorted(BIAS_GRID, gap, side="right")
+    # The last bin has the rows in which even the largest bias changes nothing.
+    total = np.bincount(first_point, change, BIAS_GRID.size + 1)[:-1].cumsum()
+    ranks = tie_ranks(total, scale=float(np.abs(change).sum()))
+    best_point = np.lexsort((np.abs(BIAS_GRID), ranks))[0]
+    return float(BIAS_GRID[best_point] * margin)
 
 
 def cross_fitted_bias(
@@ -303,15 +436,15 @@ def cross_fitted_bias(
 
     ``scores`` are NaN in rows that no fold holds out, where the choice is -1.
     """
-    covered = np.isfinite(scores[:, 0])
+    weight = weights_or_ones(sample_weight, len(costs))
+    is_held_out = np.isfinite(scores[:, 0])
     chosen = np.full(len(scores), -1, dtype=np.intp)
-
-    def found(rows: IntArray) -> FloatArray:
-        weight = None if sample_weight is None else sample_weight[rows]
-        return find_bias(scores[rows], costs[rows], weight, margin)
-
     for _, test in folds:
-        other = covered.copy()
-        other[test] = False
-        chosen[test] = argmax_last(scores[test] + found(np.flatnonzero(other)))
-    return found(np.flatnonzero(covered)), chosen
+        in_other_folds = is_held_out.copy()
+        in_other_folds[test] = False
+        bias = find_bias(
+            scores[in_other_folds], costs[in_other_folds], weight[in_other_folds], margin
+        )
+        chosen[test] = argmax_last(scores[test] + bias)
+    bias = find_bias(scores[is_held_out], costs[is_held_out], weight[is_held_out], margin)
+    return bias, chosen

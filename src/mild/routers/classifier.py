@@ -36,20 +36,36 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Parameters
     ----------
-    surrogate : "logistic", "hinge", "exponential" or tau in [0, 1]: the function Psi
-    form : "max" (the algorithm), "sum" (its upper bound by a sum over k') or "log_sum"
-        ``log sum over k' of (1 + exp(gap))^c``, the smooth form; logistic only.
-    margins : "theory", "uniform" or (n_classes,) numbers
-        "theory": ``rho_k`` proportional to ``m_k^(1/3)``, m_k the count of class k; mean 1.
-    alpha : float, L2 strength
-    max_iter : int
-    tol : float, relative suboptimality (estimated) at which the solver stops
-        With "max" and the hinge, which have kinks, it stops when the line search finds no better point.
+    surrogate : {"logistic", "hinge", "exponential"} or float, default="logistic"
+        The function Psi: "logistic", "hinge", "exponential" or tau in [0, 1].
+    form : {"max", "sum", "log_sum"}, default="max"
+        "max" is the algorithm, "sum" its upper bound by a sum over k', and "log_sum" the smooth form
+        ``log sum over k' of (1 + exp(gap))^c``, for the logistic surrogate only.
+    margins : {"theory", "uniform"} or array-like of shape (n_classes,), default="theory"
+        "theory", "uniform", or one number per class. With "theory", ``rho_k`` is proportional to
+        ``m_k^(1/3)``, m_k the count of class k; mean 1.
+    alpha : float, default=1e-3
+        Strength of the L2 penalty.
+    max_iter : int, default=500
+        Largest number of iterations of the solver.
+    tol : float, default=1e-6
+        Relative suboptimality (estimated) at which the solver stops. With "max" and the hinge, which have
+        kinks, it stops when the line search finds no better point.
 
     Attributes
     ----------
-    classes_ : (n_classes,) sorted labels
-    coef_, intercept_, margins_, n_iter_, objective_ : as for LinearRouter
+    classes_ : ndarray of shape (n_classes,)
+        Sorted labels.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Weights.
+    intercept_ : ndarray of shape (n_classes,)
+        Intercepts.
+    margins_ : ndarray of shape (n_classes,)
+        The margins in use.
+    n_iter_ : int
+        Iterations of the solver.
+    objective_ : float
+        The value reached.
 
     Examples
     --------
@@ -69,11 +85,24 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     tol: float = 1e-6
 
     def fit(self, X: Any, y: Any, costs: Any = None) -> Self:
-        """Learn from inputs X, labels y and what each wrong decision costs; None: each costs 1.
+        """Learn from inputs, labels and what each wrong decision costs.
 
-        Costs are (n_samples, n_classes), ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
-        labels), 0 at the label; or (n_classes, n_classes): row the label, column the decision. A square
-        array with as many rows as samples is read as the former. To weigh a sample, multiply its row.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples,)
+            The labels.
+        costs : array-like, default=None
+            Shape (n_samples, n_classes): ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
+            labels), 0 at the label. Or (n_classes, n_classes): row the label, column the decision. A
+            square array with as many rows as samples is read as the former. To weigh a sample, multiply
+            its row. With None each wrong decision costs 1.
+
+        Returns
+        -------
+        self : CostSensitiveClassifier
+            The fitted classifier.
         """
         dtypes = [np.float64, np.float32]
         inputs, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtypes, order="C")
@@ -84,38 +113,41 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             got = repr(self.classes_[0])
             raise invalid("y", f"must hold at least two classes; got one class, {got}.")
         self._check_options()
-        p = len(self.classes_)
-        self.margins_ = self._margins(np.bincount(labels, minlength=p).astype(np.float64))
-        costs = _pair_costs(costs, labels, p).astype(inputs.dtype)
+        n_classes = len(self.classes_)
+        class_counts = np.bincount(labels, minlength=n_classes).astype(np.float64)
+        self.margins_ = self._margins(class_counts)
+        costs = _pair_costs(costs, labels, n_classes).astype(inputs.dtype)
         solution = self._solve(inputs, labels, costs)
         W = solution.W.astype(inputs.dtype)
-        self.coef_, self.intercept_ = W[:, :-1].copy(), W[:, -1].copy()
+        self.coef_ = W[:, :-1].copy()
+        self.intercept_ = W[:, -1].copy()
         self.n_iter_ = max(1, solution.n_iter)
         self.objective_ = solution.value
         return self
 
     def _solve(self, X: Any, labels: IntArray, costs: FloatArray) -> Minimum:
-        steep = float((costs.mean(axis=1) / np.square(self.margins_[labels])).mean())
+        """Minimise the objective over the weights W (n_classes, d + 1)."""
+        # The curvature of the logistic loss at equal scores.
+        curvature = 0.25 * float((costs.mean(axis=1) / np.square(self.margins_[labels])).mean())
         preconditioner = sampled_preconditioner(
-            X, np.ones(len(labels)), max(0.25 * steep, 1e-12), self.alpha
+            X, np.ones(len(labels)), max(curvature, 1e-12), self.alpha
         )
 
-        def best(loss: Callable[..., Any], start: FloatArray, tol: float) -> Minimum:
-            objective = LinearObjective(
-                X, PairLoss(costs.T, labels, loss), self.alpha, threads=threads
-            )
+        def minimum(loss: Callable[..., Any], start: FloatArray, tol: float) -> Minimum:
+            pair_loss = PairLoss(costs.T, labels, loss)
+            objective = LinearObjective(X, pair_loss, self.alpha, threads=threads)
             return minimise(objective, preconditioner, start, tol, self.max_iter)
 
-        smooth = self.form == "log_sum" or (
+        is_smooth = self.form == "log_sum" or (
             self.form == "sum" and parse_surrogate(self.surrogate).smooth
         )
         start = np.zeros((len(self.classes_), X.shape[1] + 1))
         with single_blas_thread() as threads:
-            if not smooth:
+            if not is_smooth:
                 # At 0 all scores tie, which is a kink: start from the solution of a smooth loss.
-                start = best(self._pair_loss("sum", "logistic"), start, 1e-3).W
-            solution = best(self._pair_loss(self.form, self.surrogate), start, self.tol)
-        if solution.n_iter >= self.max_iter or (smooth and not solution.converged):
+                start = minimum(self._pair_loss("sum", "logistic"), start, 1e-3).W
+            solution = minimum(self._pair_loss(self.form, self.surrogate), start, self.tol)
+        if solution.n_iter >= self.max_iter or (is_smooth and not solution.converged):
             warnings.warn(
                 f"CostSensitiveClassifier stopped after {solution.n_iter} iterations before the "
                 f"tolerance was met. Raise max_iter, raise alpha, or scale the features.",
@@ -125,16 +157,40 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return solution
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores (n_samples, n_classes); for two classes the second's less the first's, (n_samples,)."""
+        """Score the classes for each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes) or (n_samples,)
+            For two classes the second's score minus the first's.
+        """
         scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        if scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores
 
     def predict(self, X: Any) -> Any:
-        """Label of each row."""
+        """Predict the label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
         scores = self._scores(X)
         return self.classes_[argmax_last(scores)]
 
     def _scores(self, X: Any) -> FloatArray:
+        """Scores (n_samples, n_classes)."""
         check_is_fitted(self)
         inputs = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
@@ -157,6 +213,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInputError(reason, parameter="surrogate")
 
     def _margins(self, counts: FloatArray) -> FloatArray:
+        """The margins (n_classes,), given how often each class occurs."""
         if not isinstance(self.margins, str):
             return check_margins(self.margins, counts.size)
         if check_option("margins", self.margins, ("theory", "uniform")) == "uniform":
@@ -164,12 +221,20 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return theory_margins(counts)
 
     def _pair_loss(self, form: str, surrogate: Any) -> Callable[..., Any]:
+        """Losses and gradients as a function of scores (m, n_classes), labels and costs."""
         margins = self.margins_
+
+        def log_sum(scores: FloatArray, labels: IntArray, costs: FloatArray) -> Any:
+            return log_sum_loss(scores, labels, costs, margins, return_gradient=True)
+
+        def max_or_sum(scores: FloatArray, labels: IntArray, costs: FloatArray) -> Any:
+            return cost_sensitive_loss(
+                scores, labels, costs, margins, surrogate, form, return_gradient=True
+            )
+
         if form == "log_sum":
-            return lambda f, y, c: log_sum_loss(f, y, c, margins, return_gradient=True)
-        return lambda f, y, c: cost_sensitive_loss(
-            f, y, c, margins, surrogate, form, return_gradient=True
-        )
+            return log_sum
+        return max_or_sum
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -192,21 +257,22 @@ class PairLoss:
         return float(values.sum(dtype=np.float64)) / n, np.ascontiguousarray(slope.T) / n
 
 
-def _pair_costs(costs: Any, labels: IntArray, p: int) -> FloatArray:
+def _pair_costs(costs: Any, labels: IntArray, n_classes: int) -> FloatArray:
+    """Costs (n, n_classes) of each decision in each row, 0 at the label."""
     n = len(labels)
     if costs is None:
-        errors = np.ones((n, p))
+        errors = np.ones((n, n_classes))
         errors[np.arange(n), labels] = 0
         return errors
     matrix = float_matrix("costs", costs)
-    if matrix.shape == (p, p) and n != p:
+    if matrix.shape == (n_classes, n_classes) and n != n_classes:
         if np.diag(matrix).any():
             raise invalid("costs", "must be 0 on the diagonal, where the decision is right.")
         matrix = matrix[labels]
-    if matrix.shape != (n, p):
+    if matrix.shape != (n, n_classes):
         raise invalid(
             "costs",
-            f"must have shape (n_samples, n_classes) = ({n}, {p}) or (n_classes, n_classes) = "
-            f"({p}, {p}); got {matrix.shape}.",
+            f"must have shape (n_samples, n_classes) = ({n}, {n_classes}) or (n_classes, n_classes) = "
+            f"({n_classes}, {n_classes}); got {matrix.shape}.",
         )
-    return check_pair_costs(np.zeros((n, p)), labels, matrix)[2]
+    return check_pair_costs(np.zeros((n, n_classes)), labels, matrix)[2]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.policies import ClusterPolicy, Policy
-from mild.routers.base import BaseRouter, from_policy
+from mild.routers.base import BaseRouter, from_policy, weights_or_ones
 from mild.routers.baselines import mean_costs
 from mild.routers.kmeans import distinct_rows, fit_centres, nearest_centres
 
@@ -32,16 +32,24 @@ class ClusterRouter(BaseRouter):
 
     Parameters
     ----------
-    n_clusters : int, at most one per four different rows are made
-    shrinkage : float, rows by which a cluster's mean costs are drawn towards the mean costs of all rows
-    diagonal : float in [0, 1], weight of the identity in the covariance
-    temperature : float
-    random_state : int or None, for k-means
+    n_clusters : int, default=12
+        Number of clusters; at most one per four different rows is made.
+    shrinkage : float, default=10.0
+        Rows by which a cluster's mean costs are drawn towards the mean costs of all rows.
+    diagonal : float, default=0.9
+        Weight of the identity in the covariance, from 0 to 1.
+    temperature : float, default=8.0
+        A temperature above 1 makes it less certain to which cluster an input belongs.
+    random_state : int, default=0
+        Seed of k-means; None for a different one each time.
 
     Attributes
     ----------
-    n_clusters_ : number of clusters that were made
+    n_clusters_ : int
+        Number of clusters that were made.
 
+    Examples
+    --------
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0], [10.0], [11.0], [12.0], [13.0]])
     >>> costs = np.hstack([X > 5, X <= 5]).astype(float)
     >>> router = ClusterRouter(n_clusters=2).fit(X, costs)
@@ -58,28 +66,31 @@ class ClusterRouter(BaseRouter):
     n_clusters_ = from_policy("n_clusters", "Number of clusters that were made.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
-        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
-        weight = np.ones(len(dense)) if sample_weight is None else sample_weight
+        dense = X
+        if hasattr(X, "toarray"):
+            dense = X.toarray()
+        dense = np.asarray(dense, np.float64)
+        weight = weights_or_ones(sample_weight, len(dense))
         labels = self._clusters(dense, weight, X.dtype)
-        # Clusters of rows without weight are not known.
-        labels = np.unique(
-            np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
-        )[1]
+        # A cluster that has only rows without weight is not known: these rows move to another one.
+        has_weight = weight > 0
+        labels = np.where(has_weight, labels, labels[has_weight][0])
+        _, labels = np.unique(labels, return_inverse=True)
         member = np.zeros((len(dense), int(labels.max()) + 1))
         member[np.arange(len(dense)), labels] = weight
         coef, intercept = self._discriminants(dense, labels, member, weight)
         means = shrunken_means(costs, member, mean_costs(costs, weight), self.shrinkage)
-        return ClusterPolicy(*(each.astype(X.dtype) for each in (coef, intercept, means)))
+        return ClusterPolicy(coef.astype(X.dtype), intercept.astype(X.dtype), means.astype(X.dtype))
 
     def _clusters(self, X: FloatArray, weight: FloatArray, dtype: Any) -> IntArray:
+        """The cluster (n,) of each row."""
         # Distinct rows with their weights: copies of a row and its weight mean the same.
-        kept = weight > 0
-        rows, mass = distinct_rows(X[kept], weight[kept], dtype)
-        some = np.linspace(
-            0, len(rows), min(len(rows), CLUSTER_ROWS), endpoint=False, dtype=np.intp
-        )
-        count = max(1, min(int(self.n_clusters), len(rows) // 4))
-        centres = fit_centres(rows[some], mass[some], count, self.random_state, n_init=4)
+        has_weight = weight > 0
+        rows, mass = distinct_rows(X[has_weight], weight[has_weight], dtype)
+        n_sampled = min(len(rows), CLUSTER_ROWS)
+        sample = np.linspace(0, len(rows), n_sampled, endpoint=False, dtype=np.intp)
+        n_clusters = max(1, min(int(self.n_clusters), len(rows) // 4))
+        centres = fit_centres(rows[sample], mass[sample], n_clusters, self.random_state, n_init=4)
         return nearest_centres(X, centres)
 
     def _discriminants(

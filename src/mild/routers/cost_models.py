@@ -15,7 +15,14 @@ from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, 
 from mild.core.rounding import ESTIMATES, is_less
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
-from mild.routers.base import BaseRouter, from_policy, no_convergence_warnings, unwarned
+from mild.routers.base import (
+    BaseRouter,
+    from_policy,
+    no_convergence_warnings,
+    unwarned,
+    weights_of,
+    weights_or_ones,
+)
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
@@ -35,7 +42,15 @@ class CostRegressionRouter(BaseRouter):
 
     Parameters
     ----------
-    alpha : float, L2 strength
+    alpha : float, default=1.0
+        Strength of the L2 penalty.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_experts, n_features)
+        Weights.
+    intercept_ : ndarray of shape (n_experts,)
+        Intercepts.
 
     Examples
     --------
@@ -67,7 +82,13 @@ class KNNRouter(BaseRouter):
 
     Parameters
     ----------
-    n_neighbors : int; with fewer training rows than this, all of them are neighbours
+    n_neighbors : int, default=20
+        Number of neighbours; with fewer training rows than this, all of them are neighbours.
+
+    Attributes
+    ----------
+    n_neighbors_ : int
+        Neighbours in use.
 
     Examples
     --------
@@ -81,17 +102,25 @@ class KNNRouter(BaseRouter):
     n_neighbors_ = from_policy("n_neighbors", "Neighbours in use.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
-        most = int(self.n_neighbors)
-        weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-        kept = weight > 0
-        if not kept.all():
-            X, costs, weight = X[kept], costs[kept], weight[kept]
+        n_neighbors = int(self.n_neighbors)
         if sample_weight is None:
-            most = min(most, X.shape[0])
-        centre = None if hasattr(X, "tocsr") else X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+            n_neighbors = min(n_neighbors, X.shape[0])
+        weight = weights_or_ones(sample_weight, X.shape[0])
+        has_weight = weight > 0
+        if not has_weight.all():
+            X = X[has_weight]
+            costs = costs[has_weight]
+            weight = weight[has_weight]
         # A copy in either case: the caller may change X later.
-        stored = X.copy() if centre is None else X - centre
-        return NearestPolicy(stored, costs.astype(X.dtype), most, weight.astype(X.dtype), centre)
+        if hasattr(X, "tocsr"):
+            centre = None
+            stored = X.copy()
+        else:
+            centre = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+            stored = X - centre
+        return NearestPolicy(
+            stored, costs.astype(X.dtype), n_neighbors, weight.astype(X.dtype), centre
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -103,17 +132,26 @@ class PricedRouter(BaseRouter):
 
     Parameters
     ----------
-    error_head : "logistic" (``scale * sigmoid(w_k . x + b_k)``, with errors as soft targets; the scale is
-        the largest error present, at least 1) or "ridge" (linear, cut off at 0)
-    alpha : float, L2 strength of both heads, against the mean over the rows on which the expert was asked
-    price_alpha : float, L2 strength of the price head; None for ``alpha``
-    price_weight : float, how much one unit of price counts in units of error
+    error_head : {"logistic", "ridge"}, default="logistic"
+        "logistic" is ``scale * sigmoid(w_k . x + b_k)``, with errors as soft targets; the scale is the
+        largest error present, at least 1. "ridge" is linear, cut off at 0.
+    alpha : float, default=1e-3
+        Strength of the L2 penalty of both heads, against the mean over the rows on which the expert was
+        asked.
+    price_weight : float, default=1.0
+        How much one unit of price counts in units of error.
+    price_alpha : float, default=None
+        Strength of the L2 penalty of the price head; None for ``alpha``.
 
     Attributes
     ----------
-    error_scale_ : float, the scale of the logistic head; 1 for ridge
-    n_iter_ : int, iterations of the error head
+    error_scale_ : float
+        The scale of the logistic head; 1 for ridge.
+    n_iter_ : int
+        Iterations of the error head.
 
+    Examples
+    --------
     >>> X, errors = [[0.0], [1.0], [2.0], [3.0]], [[0, 0], [0, 0], [1, 0], [1, 0]]
     >>> router = PricedRouter().fit(X, errors, prices=[0.0, 0.2])
     >>> router.predict(X), router.with_prices(betas=[0.0, 2.0]).predict(X)
@@ -126,10 +164,24 @@ class PricedRouter(BaseRouter):
     price_alpha: float | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, prices: Any = None) -> Self:
-        """Learn from inputs X, errors y (without prices) and, if there are any, prices.
+        """Learn from inputs, errors and prices.
 
-        Prices (n_experts,) do not depend on the input; (n_samples, n_experts) are learned from it by ridge
-        regression, NaN where unknown.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples, n_experts)
+            Errors, without prices; NaN where an expert was never asked.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        prices : array-like, default=None
+            One price per expert, which does not depend on the input; or prices (n_samples, n_experts) that
+            are learned from it by ridge regression, NaN where unknown. None for free experts.
+
+        Returns
+        -------
+        self : PricedRouter
+            The fitted router.
         """
         inputs, errors, weight = self._check_fit(X, y, sample_weight)
         self.policy_ = self._fit(inputs, errors, weight, prices).with_ranks(self._ranks)
@@ -138,7 +190,16 @@ class PricedRouter(BaseRouter):
     def _fit(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, prices: Any = None
     ) -> Policy:
-        price_head, betas = self._price_head(X, prices, costs.shape, sample_weight)
+        no_head = Heads(
+            np.zeros((costs.shape[1], X.shape[1]), X.dtype), np.zeros(costs.shape[1], X.dtype)
+        )
+        price_head = no_head
+        constant_prices: FloatArray = np.zeros(costs.shape[1])
+        if np.ndim(prices) == 1:
+            constant_prices = _checked_constant_prices(prices, costs.shape)
+        elif prices is not None:
+            price_head = self._price_head(X, prices, costs.shape, sample_weight)
+
         weights = observed("errors", costs, sample_weight)
         self.error_scale_ = 1.0
         if self.error_head == "logistic":
@@ -147,52 +208,97 @@ class PricedRouter(BaseRouter):
         else:
             error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
         self.n_iter_ = error_head.n_iter
-        heads = (error_head.coef, error_head.intercept, price_head.coef, price_head.intercept)
-        kind, scale = self.error_head, self.error_scale_
-        return PricedPolicy(*heads, betas.astype(X.dtype), self.price_weight, kind, scale)
+        return PricedPolicy(
+            error_head.coef,
+            error_head.intercept,
+            price_head.coef,
+            price_head.intercept,
+            constant_prices.astype(X.dtype),
+            self.price_weight,
+            self.error_head,
+            self.error_scale_,
+        )
 
     def _price_head(
         self, X: Any, prices: Any, shape: tuple[int, ...], sample_weight: FloatArray | None
-    ) -> tuple[Heads, FloatArray]:
-        """The head of prices that depend on the input, and the constant prices (n_experts,)."""
-        p = shape[1]
-        zero = Heads(np.zeros((p, X.shape[1]), X.dtype), np.zeros(p, X.dtype))
-        if prices is None:
-            return zero, np.zeros(p)
-        constant = np.ndim(prices) == 1
-        matrix = float_matrix("prices", np.atleast_2d(np.asarray(prices)))
-        if matrix.shape != ((1, p) if constant else shape):
-            raise invalid(
-                "prices",
-                f"must have shape (n_experts,) = ({p},) or (n_samples, n_experts) = {shape}; "
-                f"got {np.shape(prices)}.",
-            )
-        wrong = np.isinf(matrix) | (matrix < 0) | (np.isnan(matrix) if constant else False)
-        rule = "be finite and non-negative"
-        if constant:
-            check_entries("prices", matrix[0], wrong[0], rule)
-        check_entries("prices", matrix, wrong, rule)
-        if constant:
-            return zero, matrix[0]
+    ) -> Heads:
+        """The head of prices (n_samples, n_experts) that depend on the input."""
+        matrix = _price_matrix(prices, shape, shape)
+        is_wrong = np.isinf(matrix) | (matrix < 0)
+        check_entries("prices", matrix, is_wrong, "be finite and non-negative")
         weights = observed("prices", matrix, sample_weight)
         alpha = self.alpha
         if self.price_alpha is not None:
             alpha = self.price_alpha
-        return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0)), np.zeros(p)
+        return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0))
 
     def expected_errors(self, X: Any) -> FloatArray:
-        """Expected error (n_samples, n_experts) of each expert, without prices."""
+        """Expected error of each expert, without prices.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        errors : ndarray of shape (n_samples, n_experts)
+        """
         inputs = self._check_inputs(X)
         return self.policy_.expected_errors(inputs)
 
     def expected_prices(self, X: Any) -> FloatArray:
-        """Expected price (n_samples, n_experts) of each expert, before ``price_weight``."""
+        """Expected price of each expert, before ``price_weight``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        Returns
+        -------
+        prices : ndarray of shape (n_samples, n_experts)
+        """
         inputs = self._check_inputs(X)
         return self.policy_.expected_prices(inputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost y of the chosen experts, unlike in ``fit`` with prices in it."""
+        """Minus the mean cost of the chosen experts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples, n_experts)
+            Costs with prices in them, unlike those of ``fit``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+        """
         return super().score(X, y, sample_weight)
+
+
+def _price_matrix(prices: Any, wanted_shape: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
+    """Prices as a matrix of a shape; ``shape`` (n_samples, n_experts) is that of the errors."""
+    matrix = float_matrix("prices", np.atleast_2d(np.asarray(prices)))
+    if matrix.shape != wanted_shape:
+        raise invalid(
+            "prices",
+            f"must have shape (n_experts,) = ({shape[1]},) or (n_samples, n_experts) = {shape}; "
+            f"got {np.shape(prices)}.",
+        )
+    return matrix
+
+
+def _checked_constant_prices(prices: Any, shape: tuple[int, ...]) -> FloatArray:
+    """Prices (n_experts,) that do not depend on the input; ``shape`` is that of the errors."""
+    constant = _price_matrix(prices, (1, shape[1]), shape)[0]
+    is_wrong = ~np.isfinite(constant) | (constant < 0)
+    check_entries("prices", constant, is_wrong, "be finite and non-negative")
+    return constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,10 +417,12 @@ def _squared_correlations(X: FloatArray, targets: FloatArray, weights: FloatArra
     row_shares = shares.mean(axis=1)
     centred = X - row_shares @ X
     feature_variances = row_shares @ centred**2
-    least = np.finfo(X.dtype).eps * (row_shares @ X**2)
+    feature_rounding = np.finfo(X.dtype).eps * (row_shares @ X**2)
     squares = (covariances[:, varies] ** 2 / target_variances[varies]).mean(axis=1)
     correlations: FloatArray = np.zeros(X.shape[1])
-    np.divide(squares, feature_variances, out=correlations, where=feature_variances > least)
+    np.divide(
+        squares, feature_variances, out=correlations, where=feature_variances > feature_rounding
+    )
     return correlations
 
 
@@ -322,9 +430,7 @@ def _with_scaled_numbers(
     fold: FoldFeatures, errors: FloatArray, sample_weight: FloatArray | None
 ) -> FoldFeatures:
     """A fold whose numbers count by what they say about the errors of its training rows."""
-    train_weight = None
-    if sample_weight is not None:
-        train_weight = sample_weight[fold.train]
+    train_weight = weights_of(sample_weight, fold.train)
     scales = number_scales(fold.X[fold.train], errors[fold.train], train_weight, fold.numbers)
     return replace(fold, X=_scaled(fold.X, scales))
 
@@ -347,26 +453,24 @@ def _best_strength(
 
     Strengths are tried from the largest on, until one is clearly worse than the best before it.
     """
-    weight: FloatArray = np.ones((len(targets), 1))
-    if sample_weight is not None:
-        weight = sample_weight[:, None]
+    weight = weights_or_ones(sample_weight, len(targets))[:, None]
     best_estimates = np.full(targets.shape, np.nan)
     best_alpha = HEAD_ALPHAS[0]
-    least = np.inf
+    least_error = np.inf
     for alpha in HEAD_ALPHAS:
-        parts = Parallel(n_jobs=n_jobs)(
+        fold_estimates = Parallel(n_jobs=n_jobs)(
             delayed(fit_fold)(alpha, fold, targets, weight) for fold in folds
         )
         estimates = np.full(targets.shape, np.nan)
-        for fold, part in zip(folds, parts, strict=True):
-            estimates[fold.test] = part + _level_shift(targets, weight, fold.train)
+        for fold, estimated in zip(folds, fold_estimates, strict=True):
+            estimates[fold.test] = estimated + _level_shift(targets, weight, fold.train)
         squared_error = float(np.nanmean(weight * (estimates - targets) ** 2))
-        if squared_error > CLEARLY_WORSE * least:
+        if squared_error > CLEARLY_WORSE * least_error:
             break
-        if is_less(squared_error, least, ESTIMATES):
+        if is_less(squared_error, least_error, ESTIMATES):
             best_estimates = estimates
             best_alpha = alpha
-            least = squared_error
+            least_error = squared_error
     return best_estimates, best_alpha
 
 
@@ -439,31 +543,39 @@ def ridge_heads(
     Experts that were asked about the same rows share one factorisation, in double precision: estimates are
     compared with each other, and their last digits depend on the processor.
     """
-    p = targets.shape[1]
-    penalty = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (p,))
-    coef = np.zeros((p, X.shape[1]), X.dtype)
-    intercept = np.zeros(p, X.dtype)
+    n_experts = targets.shape[1]
+    dtype = X.dtype
+    penalty = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (n_experts,))
+    coef = np.zeros((n_experts, X.shape[1]), dtype)
+    intercept = np.zeros(n_experts, dtype)
     X = X.astype(np.float64, copy=False)
-    patterns, group = np.unique(weights > 0, axis=1, return_inverse=True)
+    # Experts that were asked about the same rows have the same pattern.
+    patterns, pattern_of_expert = np.unique(weights > 0, axis=1, return_inverse=True)
     for number in range(patterns.shape[1]):
         rows = np.flatnonzero(patterns[:, number])
-        experts = np.flatnonzero(group.ravel() == number)
-        weight = weights[rows, experts[0]]
-        # Without a penalty, a solver that handles collinear features; else a direct one for dense X.
-        options: dict[str, Any] = {"solver": "cholesky"}
-        if not penalty[experts].all():
-            options = {"solver": "lsqr", "tol": 1e-12}
-        elif hasattr(X, "tocsr"):
-            options = {"solver": "sparse_cg", "tol": 1e-10}
-        model = Ridge(alpha=penalty[experts].copy(), **options)
-        model.fit(
-            X if len(rows) == X.shape[0] else X[rows],
-            targets[np.ix_(rows, experts)],
-            None if (weight == weight[0]).all() and weight[0] == 1 else weight,
-        )
+        experts = np.flatnonzero(pattern_of_expert.ravel() == number)
+        model = Ridge(alpha=penalty[experts].copy(), **_ridge_solver(X, penalty[experts]))
+        # Unweighted where possible: the solvers then save a copy of X.
+        row_weight = weights[rows, experts[0]]
+        if (row_weight == 1).all():
+            row_weight = None
+        group_X = X
+        if len(rows) < X.shape[0]:
+            group_X = X[rows]
+        model.fit(group_X, targets[np.ix_(rows, experts)], row_weight)
         coef[experts] = model.coef_
         intercept[experts] = model.intercept_
     return Heads(coef, intercept)
+
+
+def _ridge_solver(X: Any, penalty: FloatArray) -> dict[str, Any]:
+    """The options of a Ridge regression with these penalties."""
+    if not penalty.all():
+        # Without a penalty, a solver that handles collinear features.
+        return {"solver": "lsqr", "tol": 1e-12}
+    if hasattr(X, "tocsr"):
+        return {"solver": "sparse_cg", "tol": 1e-10}
+    return {"solver": "cholesky"}
 
 
 def logistic_heads(

@@ -58,4 +58,5 @@ def nearest_centres(X: FloatArray, centres: FloatArray) -> IntArray:
 
 
 def _factors(n_features: int) -> FloatArray:
+    """By how much each feature is stretched; the same for the same number of features."""
     return 1 + np.random.default_rng(1).uniform(-STRETCH, STRETCH, n_features)

@@ -14,7 +14,7 @@ from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.policies import Decoder, LinearPolicy
 from mild.routers.base import SurrogateRouter, from_policy
 from mild.routers.objective import LABEL_LOSSES, Targets, single_blas_thread, training_targets
-from mild.routers.solver import LinearPath, Minimum
+from mild.routers.solver import LinearPath, Minimum, SolverOptions
 
 
 @dataclass(eq=False, repr=False)
@@ -28,36 +28,64 @@ class LinearRouter(SurrogateRouter):
 
     Parameters
     ----------
-    loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature".
-        "tdef" is MILD with complement rewards and all margins 1. The last five see only which expert
-        is cheapest.
-    rewards : "others", "complement", "contrast" or "baseline"; the form of the rewards in the loss "mild"
-    strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
-    surrogate : "logistic", "exponential", tau <= 1, "hinge" or "pairwise_..."; for mild and tdef
-    margins : "theory", "uniform", or (n_experts,) numbers; for ``loss="mild"``
-    counts : "reward" or "best", the mass that theory margins use
-    norms : "none", "max" or "rms", the feature norms that theory margins use
-    total : float, sum of theory or uniform margins; None for the number of experts
-    share_below : float, experts with a smaller share of the mass share one theory margin
-    cost_scale : float, largest possible cost for complement rewards; None for the largest present
-    alpha : float, L2 strength
-    fit_intercept : bool
-    bias : (n_experts,) numbers >= 0, added to the intercepts once they are fitted, or None; see RouterCV
-    decision : "stationary" or "argmax"
-    ties : "mean", "first" or None, which expert counts as the cheapest where several cost the least: the
-        one of them with the least mean cost over all training rows, or the one of lowest index (the
-        paper's rule). None is "mean" for the label of a loss and "first" for ``counts="best"``
-    sampling : None, "over" or "under": resample rows by their cheapest expert
-    warm_start : bool, start from the last solution
-    max_iter : int
-    tol : float, suboptimality (estimated) at which the solver stops, as a share of what was learned: of
-        the distance from the value at zero weights
-    random_state : int or None, for ``sampling``
+    loss : {"mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted", "temperature"}, default="mild"
+        "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature". "tdef" is MILD with
+        complement rewards and all margins 1. The last five see only which expert is cheapest.
+    rewards : {"others", "complement", "contrast", "baseline"}, default="others"
+        The form of the rewards in the loss "mild": "others", "complement", "contrast" or "baseline".
+    strength : float, default=0.5
+        Strength of "baseline" rewards, at least 0: 0 is contrast, 1 is others.
+    surrogate : {"logistic", "exponential", "hinge", "pairwise_..."} or float, default="logistic"
+        The surrogate of mild and tdef: "logistic", "exponential", "hinge", "pairwise_..." or tau <= 1.
+    margins : {"theory", "uniform"} or array-like of shape (n_experts,), default="theory"
+        The margins of the loss "mild": "theory", "uniform", or one number per expert.
+    counts : {"reward", "best"}, default="reward"
+        The mass that theory margins use: "reward" or "best".
+    norms : {"none", "max", "rms"}, default="none"
+        The feature norms that theory margins use: "none", "max" or "rms".
+    total : float, default=None
+        Sum of theory or uniform margins; None for the number of experts.
+    share_below : float, default=0.0
+        Experts with a smaller share of the mass share one theory margin.
+    cost_scale : float, default=None
+        Largest possible cost for complement rewards; None for the largest present.
+    alpha : float, default=1e-3
+        Strength of the L2 penalty.
+    fit_intercept : bool, default=True
+        Whether the router has intercepts.
+    bias : array-like of shape (n_experts,), default=None
+        One number per expert, at least 0, that is added to its intercept once this is fitted; see
+        RouterCV.
+    decision : {"stationary", "argmax"}, default="stationary"
+        How scores become choices: "stationary" or "argmax".
+    ties : {"mean", "first"}, default=None
+        Which expert counts as the cheapest where several cost the least: with "mean" the one of them with
+        the least mean cost over all training rows, with "first" the one of lowest index (the paper's rule).
+        Where it is not set, "mean" is taken for the label of a loss and "first" for ``counts="best"``.
+    sampling : {"over", "under"}, default=None
+        "over" or "under": resample rows by their cheapest expert; None takes all rows as they are.
+    warm_start : bool, default=False
+        Whether to start from the last solution.
+    max_iter : int, default=300
+        Largest number of iterations of the solver.
+    tol : float, default=1e-6
+        Suboptimality (estimated) at which the solver stops, as a share of what was learned: of the
+        distance from the value at zero weights.
+    random_state : int, default=None
+        Seed of ``sampling``.
 
     Attributes
     ----------
+    coef_ : ndarray of shape (n_experts, n_features)
+        Weights.
+    intercept_ : ndarray of shape (n_experts,)
+        Intercepts.
+    margins_ : ndarray of shape (n_experts,)
+        The margins the router was trained with.
     n_iter_ : int
-    objective_ : float, the value reached
+        Iterations of the solver.
+    objective_ : float
+        The value reached.
 
     Examples
     --------
@@ -83,15 +111,20 @@ class LinearRouter(SurrogateRouter):
     intercept_ = from_policy("intercept", "(n_experts,) intercepts.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
-        start = None
-        if self.warm_start and hasattr(self, "policy_"):
-            previous = np.column_stack([self.coef_, self.intercept_])
-            if previous.shape == (costs.shape[1], X.shape[1] + 1):
-                start = previous
-                if not self.fit_intercept:
-                    start[:, -1] = 0
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
+        start = self._last_solution((costs.shape[1], X.shape[1] + 1))
         return self._fit_from(X, costs, sample_weight, start=start)
+
+    def _last_solution(self, shape: tuple[int, int]) -> FloatArray | None:
+        """Weights and intercepts of the last fit, for a warm start; None if they do not fit."""
+        if not self.warm_start or not hasattr(self, "policy_"):
+            return None
+        solution = np.column_stack([self.coef_, self.intercept_])
+        if solution.shape != shape:
+            return None
+        if not self.fit_intercept:
+            solution[:, -1] = 0
+        return solution
 
     def _fit_from(
         self,
@@ -103,16 +136,25 @@ class LinearRouter(SurrogateRouter):
         search_tol: float | None = None,
     ) -> LinearPolicy:
         """Fit from a starting point, or as the next step of the path of a search."""
-        walking = path is not None
-        known = None if path is None else path.reusable(self)
+        is_search_step = path is not None
+        known = None
+        if path is not None:
+            known = path.reusable(self)
         targets = training_targets(self, X, costs, sample_weight, known)
-        solution = Minimum(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
-        if costs.shape[1] > 1:
-            options = self.alpha, self.fit_intercept, self.tol, self.max_iter
-            with single_blas_thread() as threads:
-                path = path or LinearPath(X, targets.sample_weight)
-                solution = path.solve(targets, *options, threads, start, search_tol)
-        return self._settle(solution, targets, X.dtype, may_stop=walking)
+        if costs.shape[1] == 1:
+            solution = Minimum(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
+            return self._settle(solution, targets, X.dtype, may_stop=is_search_step)
+        with single_blas_thread() as threads:
+            options = SolverOptions(
+                self.alpha, self.fit_intercept, self.tol, self.max_iter, threads
+            )
+            if path is None:
+                path = LinearPath(X, targets.sample_weight)
+            if search_tol is None:
+                solution = path.solve(targets, options, start)
+            else:
+                solution = path.search_step(targets, options, search_tol)
+        return self._settle(solution, targets, X.dtype, may_stop=is_search_step)
 
     def _settle(
         self, solution: Minimum, targets: Targets, dtype: Any, may_stop: bool = False

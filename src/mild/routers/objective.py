@@ -80,16 +80,27 @@ class Targets:
     own_offset: FloatArray | None = None
 
     def curvature_of(self, reward_sums: FloatArray) -> float:
-        """Mean curvature of the loss in one score, at equal scores, from the sums (p,) of all rewards."""
+        """Mean curvature of the loss in one score, at equal scores, from the sums (p,) of all rewards.
+
+        At equal scores each of p experts has the softmax 1 / p, so the curvature in one score is
+
+            scale^2 * sum_k r_k / rho_k^2 * (1 - 1 / p) / p
+
+        for the logistic surrogate, and p^(1 - tau) times that for others.
+        """
         p = self.margins.size
-        steep = 1.0 if self.scale is None else float(np.square(self.scale).mean())
-        growth = float(p) ** (1 - self.surrogate.tau) if self.surrogate.form == "comp_sum" else 1.0
-        raw = float((reward_sums / np.square(self.margins)).sum())
-        return max(raw * steep * growth * (1 - 1 / p) / p, 1e-12)
+        squared_scale = 1.0
+        if self.scale is not None:
+            squared_scale = float(np.square(self.scale).mean())
+        growth = 1.0
+        if self.surrogate.form == "comp_sum":
+            growth = float(p) ** (1 - self.surrogate.tau)
+        weighted = float((reward_sums / np.square(self.margins)).sum())
+        return max(weighted * squared_scale * growth * (1 - 1 / p) / p, 1e-12)
 
 
 @dataclass(frozen=True)
-class Whole:
+class DataStatistics:
     """Statistics over all rows that the targets of a row depend on.
 
     ``counts`` (p,) is the weight of the rows on which each expert is cheapest, ``cost_scale`` the largest
@@ -119,7 +130,9 @@ def training_targets(
         margins = training_margins(options, X, costs, known.sample_weight)
         return replace(known, margins=margins)
     n, p = costs.shape
-    weight = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
+    weight = np.ones(n)
+    if sample_weight is not None:
+        weight = sample_weight.astype(np.float64)
     if options.sampling is not None or options.loss in LABEL_LOSSES:
         means = tie_means(options, costs, weight)
         labels = label_of(costs, means)
@@ -128,32 +141,37 @@ def training_targets(
         weight = weight * by_label.resampling_weights(labels, p, options.sampling, rng)
     if options.loss in LABEL_LOSSES:
         counts = np.bincount(labels, weights=weight, minlength=p).astype(np.float64)
-        return row_targets(options, costs, weight, Whole(np.ones(p), counts, means=means))
+        statistics = DataStatistics(np.ones(p), counts, means=means)
+        return row_targets(options, costs, weight, statistics)
     if not weight.all():
         # Rows of weight 0 do not set the scale of the others.
         largest = np.nanmax(costs[weight > 0])
         costs = np.where(weight[:, None] > 0, costs, np.minimum(costs, largest))
     margins = training_margins(options, X, costs, weight)
-    return row_targets(options, costs, weight, Whole(margins, np.ones(p), options.cost_scale))
+    return row_targets(
+        options, costs, weight, DataStatistics(margins, np.ones(p), options.cost_scale)
+    )
 
 
 def row_targets(
-    options: LossParameters, costs: FloatArray, weight: FloatArray, whole: Whole
+    options: LossParameters, costs: FloatArray, weight: FloatArray, statistics: DataStatistics
 ) -> Targets:
     """Targets of some rows, given the statistics over all rows."""
-    asked = ~np.isnan(costs)
-    p, counts = costs.shape[1], whole.counts
-    rewards = raw_rewards(options, costs, whole.cost_scale, counts, whole.means) * weight[:, None]
+    asked: BoolArray | None = ~np.isnan(costs)
+    if np.all(asked):
+        asked = None
+    counts = statistics.counts
+    raw = raw_rewards(options, costs, statistics.cost_scale, counts, statistics.means)
+    rewards = raw * weight[:, None]
     total = float(rewards.sum())
-    targets = Targets(
-        rewards / total if total > 0 else rewards,
-        None if asked.all() else asked,
-        whole.margins,
-        parse_surrogate(options.surrogate),
-        weight,
-    )
+    if total > 0:
+        rewards = rewards / total
+    surrogate = parse_surrogate(options.surrogate)
+    targets = Targets(rewards, asked, statistics.margins, surrogate, weight)
     if options.loss not in LABEL_LOSSES:
         return targets
+
+    p = costs.shape[1]
     targets = replace(targets, margins=np.ones(p), surrogate=parse_surrogate("logistic"))
     if options.loss == "ldam":
         own_offset = -LDAM_SCALE * by_label.ldam_margins(counts)
@@ -168,8 +186,10 @@ def row_targets(
 
 def tie_rule(options: LossParameters, of_margins: bool = False) -> str:
     """How labels, or ``of_margins`` the counts "best", are decided between equal costs."""
+    if options.ties is None and of_margins:
+        return "first"
     if options.ties is None:
-        return "first" if of_margins else "mean"
+        return "mean"
     return check_option("ties", options.ties, LABEL_TIES)
 
 
@@ -180,8 +200,9 @@ def tie_means(
     of_margins: bool = False,
 ) -> FloatArray | None:
     """Mean costs (p,) that decide between equal costs; None where the first expert is taken."""
-    first = tie_rule(options, of_margins) == "first"
-    return None if first else mean_known_costs(costs, weight)
+    if tie_rule(options, of_margins) == "first":
+        return None
+    return mean_known_costs(costs, weight)
 
 
 def raw_rewards(
@@ -197,7 +218,9 @@ def raw_rewards(
         if options.loss == "cwce" and counts is not None:
             one_hot = np.diag(by_label.class_weights(counts))
         return one_hot[label_of(costs, means)]
-    kind = "complement" if options.loss == "tdef" else options.rewards
+    kind = options.rewards
+    if options.loss == "tdef":
+        kind = "complement"
     check_option("rewards", kind, ALL_REWARDS)
     return rewards_of(costs, kind, cost_scale, options.strength)
 
@@ -228,16 +251,17 @@ def fixed_margins(options: LossParameters, n_experts: int) -> FloatArray | None:
 class MarginSums:
     """Sums over rows that theory margins depend on.
 
-    ``mass`` (p,) is the weight with which the rows count for each expert; ``squares`` and ``tops`` are the
-    sum over these of the squared feature norm, and its largest; the other fields the same over all rows.
+    ``mass`` (p,) is the weight with which the rows count for each expert. For each expert, over the rows
+    that count for it: ``squared_norms`` (p,) is the sum of the squared norms of the features, and
+    ``largest_norms`` (p,) the largest squared norm. The ``all_`` fields are the same over all rows.
     """
 
     mass: FloatArray
-    squares: FloatArray
-    tops: FloatArray
-    weight: float = 0.0
-    square: float = 0.0
-    top: float = 0.0
+    squared_norms: FloatArray
+    largest_norms: FloatArray
+    all_weight: float = 0.0
+    all_squared_norms: float = 0.0
+    all_largest_norm: float = 0.0
 
     def margins(self, options: LossParameters) -> FloatArray:
         """Margins (p,) from these sums."""
@@ -245,14 +269,17 @@ class MarginSums:
             return uniform_margins(self.mass.size, options.total)
         norms = None
         if options.norms != "none":
-            known = self.mass > 0
-            if options.norms == "max":
-                squared = np.where(known, self.tops, self.top)
-            else:
-                share = self.squares / np.where(known, self.mass, 1)
-                squared = np.where(known, share, self.square / max(self.weight, 1e-300))
-            norms = np.maximum(np.sqrt(squared), 1e-12)
+            norms = np.maximum(np.sqrt(self._squared(options.norms)), 1e-12)
         return theory_margins(self.mass, norms, options.total, options.share_below)
+
+    def _squared(self, kind: str) -> FloatArray:
+        """Largest or mean squared norm (p,) of the features; that of all rows for an expert without any."""
+        has_rows = self.mass > 0
+        if kind == "max":
+            return np.where(has_rows, self.largest_norms, self.all_largest_norm)
+        mean_squared = self.squared_norms / np.where(has_rows, self.mass, 1)
+        all_mean_squared = self.all_squared_norms / max(self.all_weight, 1e-300)
+        return np.where(has_rows, mean_squared, all_mean_squared)
 
 
 def margin_sums(
@@ -263,25 +290,26 @@ def margin_sums(
     cost_scale: float | None,
     means: FloatArray | None = None,
 ) -> MarginSums:
-    """Sums over some rows; ``means`` as in ``Whole``, ``cost_scale`` None is their largest cost."""
+    """Sums over some rows; ``cost_scale`` None is their largest cost, ``means`` as in DataStatistics."""
     check_option("counts", options.counts, COUNTS)
     check_option("norms", options.norms, NORMS)
     check_option("rewards", options.rewards, ALL_REWARDS)
-    form = options.rewards, options.counts, cost_scale, options.strength
-    member = membership(costs, *form, means)
-    member *= weight[:, None]
-    mass = member.sum(axis=0)
+    row_mass = membership(
+        costs, options.rewards, options.counts, cost_scale, options.strength, means
+    )
+    row_mass *= weight[:, None]
+    mass = row_mass.sum(axis=0)
     if options.norms == "none":
         zero = np.zeros(costs.shape[1])
         return MarginSums(mass, zero, zero)
     squared = squared_norms(X)
     return MarginSums(
         mass,
-        (member * squared[:, None]).sum(axis=0),
-        np.where(member > 0, squared[:, None], 0).max(axis=0),
-        float(weight.sum()),
-        float(weight @ squared),
-        float(squared[weight > 0].max(initial=0.0)),
+        squared_norms=(row_mass * squared[:, None]).sum(axis=0),
+        largest_norms=np.where(row_mass > 0, squared[:, None], 0).max(axis=0),
+        all_weight=float(weight.sum()),
+        all_squared_norms=float(weight @ squared),
+        all_largest_norm=float(squared[weight > 0].max(initial=0.0)),
     )
 
 
@@ -353,41 +381,59 @@ class RowLoss:
             pulled = share * (self.rewards[members].sum(axis=0) / margin**2)
             result += np.diag(pulled.sum(axis=1)) - pulled @ share.T
         result = (result + result.T) / 2
-        return result if self.scale is None else result * np.outer(self.scale, self.scale)
+        if self.scale is not None:
+            result *= np.outer(self.scale, self.scale)
+        return result
 
     def _differenced_curvature(self, scores: FloatArray) -> FloatArray:
         """The same for any surrogate, from differences of gradients."""
-        steepest = 1.0 if self.scale is None else float(self.scale.max())
-        step = 1e-4 * min(group.margin for group in self.groups) / steepest
+        largest_scale = 1.0
+        if self.scale is not None:
+            largest_scale = float(self.scale.max())
+        step = 1e-4 * min(group.margin for group in self.groups) / largest_scale
+        gradient = self._summed_gradient(scores.copy())
         result = np.empty((len(scores), len(scores)))
-        level = self.evaluate(scores.copy(), slice(None))[1].sum(axis=1)
-        for k in range(len(scores)):
+        for expert in range(len(scores)):
             moved = scores.copy()
-            moved[k] += step
-            result[k] = (self.evaluate(moved, slice(None))[1].sum(axis=1) - level) / step
+            moved[expert] += step
+            result[expert] = (self._summed_gradient(moved) - gradient) / step
         return (result + result.T) / 2
+
+    def _summed_gradient(self, scores: FloatArray) -> FloatArray:
+        """Gradient (p,) summed over all rows; ``scores`` (p, n) is overwritten."""
+        _, gradient = self.evaluate(scores, slice(None))
+        return gradient.sum(axis=1)
 
     def take(self, rows: IntArray, factor: float) -> RowLoss:
         """The loss of some of the rows, rewards multiplied by ``factor``."""
-        return replace(
-            self,
-            rewards=np.ascontiguousarray(self.rewards[:, rows]) * self.rewards.dtype.type(factor),
-            asked=None if self.asked is None else np.ascontiguousarray(self.asked[:, rows]),
-        )
+        rewards = np.ascontiguousarray(self.rewards[:, rows]) * self.rewards.dtype.type(factor)
+        asked = self.asked
+        if asked is not None:
+            asked = np.ascontiguousarray(asked[:, rows])
+        return replace(self, rewards=rewards, asked=asked)
 
 
 def row_loss(targets: Targets, dtype: Any) -> RowLoss:
     """The loss of targets with experts first, in the precision of the features."""
+    asked = targets.asked
+    if asked is not None:
+        asked = np.ascontiguousarray(asked.T)
     return RowLoss(
         np.ascontiguousarray(targets.rewards.T, dtype=dtype),
-        None if targets.asked is None else np.ascontiguousarray(targets.asked.T),
+        asked,
         margin_groups(targets.margins),
         targets.surrogate,
-        *(
-            None if value is None else value.astype(dtype)
-            for value in (targets.scale, targets.offset, targets.own_offset)
-        ),
+        scale=_as_dtype(targets.scale, dtype),
+        offset=_as_dtype(targets.offset, dtype),
+        own_offset=_as_dtype(targets.own_offset, dtype),
     )
+
+
+def _as_dtype(values: FloatArray | None, dtype: Any) -> FloatArray | None:
+    """Values (p,) in this precision, if there are any."""
+    if values is None:
+        return None
+    return values.astype(dtype)
 
 
 @dataclass
@@ -412,32 +458,52 @@ class LinearObjective:
         dtype = self.X.dtype
         coef = np.ascontiguousarray(W[:, :-1], dtype=dtype)
         intercept = W[:, -1].astype(dtype)
-        parts = min(self.threads, max(1, n // BLOCK))
-        spans = list(pairwise(n * part // parts for part in range(parts + 1)))
-        if parts == 1:
-            results = [self._span(coef, intercept, *spans[0])]
+        n_parts = min(self.threads, max(1, n // BLOCK))
+        bounds = [n * part // n_parts for part in range(n_parts + 1)]
+        if n_parts == 1:
+            value, gradient = self._value_of_rows(coef, intercept, 0, n)
         else:
-            with ThreadPoolExecutor(parts) as pool:
-                futures = [pool.submit(self._span, coef, intercept, *span) for span in spans]
-                results = [future.result() for future in futures]
-        value = sum(result[0] for result in results)
-        gradient = sum((result[1] for result in results[1:]), results[0][1])
+            value, gradient = self._value_of_parts(coef, intercept, bounds)
         return add_penalty(value, gradient, W, self.alpha, self.fit_intercept)
 
-    def _span(
-        self, coef: FloatArray, intercept: FloatArray, start: int, stop: int
+    def _value_of_parts(
+        self, coef: FloatArray, intercept: FloatArray, bounds: list[int]
     ) -> tuple[float, FloatArray]:
+        """Value and gradient over all rows, without the penalty: one thread per part of the rows."""
         value = 0.0
         gradient = np.zeros(self.shape)
-        sparse = hasattr(self.X, "tocsr")
+        with ThreadPoolExecutor(len(bounds) - 1) as pool:
+            futures = []
+            for start, stop in pairwise(bounds):
+                futures.append(pool.submit(self._value_of_rows, coef, intercept, start, stop))
+            # In the order of the parts, so that the sums do not depend on which is done first.
+            for future in futures:
+                part_value, part_gradient = future.result()
+                value += part_value
+                gradient += part_gradient
+        return value, gradient
+
+    def _value_of_rows(
+        self, coef: FloatArray, intercept: FloatArray, start: int, stop: int
+    ) -> tuple[float, FloatArray]:
+        """Value and gradient over some rows, without the penalty, block by block."""
+        value = 0.0
+        gradient = np.zeros(self.shape)
+        is_sparse = hasattr(self.X, "tocsr")
         for begin in range(start, stop, BLOCK):
             rows = slice(begin, min(begin + BLOCK, stop))
             block = self.X[rows]
-            scores = np.ascontiguousarray((block @ coef.T).T) if sparse else coef @ block.T
+            if is_sparse:
+                scores = np.ascontiguousarray((block @ coef.T).T)
+            else:
+                scores = coef @ block.T
             scores += intercept[:, None]
-            part, slope = self.loss.evaluate(scores, rows)
-            value += part
-            gradient[:, :-1] += (block.T @ slope.T).T if sparse else slope @ block
+            block_value, slope = self.loss.evaluate(scores, rows)
+            value += block_value
+            if is_sparse:
+                gradient[:, :-1] += (block.T @ slope.T).T
+            else:
+                gradient[:, :-1] += slope @ block
             gradient[:, -1] += slope.sum(axis=1)
         return value, gradient
 
@@ -460,6 +526,7 @@ _blas_limits: list[Any] = []
 
 @cache
 def _controller() -> ThreadpoolController:
+    """The controller of the libraries' threads; finding them takes time, so it is done once."""
     return ThreadpoolController()
 
 
@@ -472,7 +539,10 @@ def single_blas_thread() -> Iterator[int]:
     with _blas_lock:
         controller = _controller()
         counts = [lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"]
-        first = _blas_limits[0] if _blas_limits else controller.limit(limits=1, user_api="blas")
+        if _blas_limits:
+            first = _blas_limits[0]
+        else:
+            first = controller.limit(limits=1, user_api="blas")
         _blas_limits.append(first)
     try:
         yield max(1, min(max(counts, default=1), cores()))

@@ -54,13 +54,26 @@ _OPTIONS = {
     "schedule": ("onecycle",),
     "ties": LABEL_TIES,
 }
-CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "surrogate": lambda name, value: parse_surrogate(value),
-    **dict.fromkeys(_STRENGTHS, check_strength),
-    **dict.fromkeys(_COUNTS, check_integer),
-    **{n: partial(check_number, rule=rule) for rule, names in _NUMBERS.items() for n in names},
-    **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
-}
+
+
+def _check_surrogate(name: str, value: Any) -> None:
+    """Check the surrogate, whose errors name it already."""
+    parse_surrogate(value)
+
+
+def _checks() -> dict[str, Callable[[str, Any], Any]]:
+    """The check of each parameter that is known by its name."""
+    checks: dict[str, Callable[[str, Any], Any]] = {"surrogate": _check_surrogate}
+    checks |= dict.fromkeys(_STRENGTHS, check_strength)
+    checks |= dict.fromkeys(_COUNTS, check_integer)
+    for rule, names in _NUMBERS.items():
+        checks |= dict.fromkeys(names, partial(check_number, rule=rule))
+    for name, allowed in _OPTIONS.items():
+        checks[name] = partial(check_option, allowed=allowed)
+    return checks
+
+
+CHECKS = _checks()
 # Parameters that may be None.
 OPTIONAL = ("cost_scale", "margin_strengths", "sampling", "schedule", "ties", "total")
 
@@ -68,7 +81,9 @@ OPTIONAL = ("cost_scale", "margin_strengths", "sampling", "schedule", "ties", "t
 def check_parameters(estimator: Any) -> None:
     """Check every parameter of an estimator that is in ``CHECKS``."""
     for name, value in estimator.get_params(deep=False).items():
-        if name in CHECKS and not (value is None and name in OPTIONAL):
+        if value is None and name in OPTIONAL:
+            continue
+        if name in CHECKS:
             CHECKS[name](name, value)
         if name == "progress" and not (value is None or callable(value)):
             raise OptionError(parameter=name, rule=f"must be callable or None; got {value!r}.")

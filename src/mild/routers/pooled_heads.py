@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import ESTIMATES, first_least
 
 # Ridge strengths that are tried, as multiples of the features' variance over the number of rows.
@@ -27,8 +27,9 @@ STRENGTHS = (*(10.0 ** np.arange(-2, 6)), np.inf)
 _BLOCK = 20_000
 # With fewer effective rows of an expert only their mean is learned.
 _LEAST = 3.0
-# Rows for which the variance of all outcomes counts in that of an expert, and the least variance.
-_FEW, _LEAST_VARIANCE = 10.0, 0.02
+# Rows for which the variance of all outcomes counts in that of an expert.
+_PRIOR_ROWS = 10.0
+_LEAST_VARIANCE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,46 +90,89 @@ def pooled_heads(
     >>> pooled_heads(X, cells, 2, shrink_levels=False).expected(X[:2]).shape
     (2, 2)
     """
-    expert, weight = cells.expert, cells.weight
-    total = np.bincount(expert, weight, n_experts)
-    squares = np.bincount(expert, weight**2, n_experts)
-    known = total > 0
-    count = np.where(known, total**2 / np.where(known, squares, 1), 0)  # effective rows
-    mean = np.bincount(expert, weight * cells.value, n_experts) / np.where(known, total, 1)
+    knowledge = _Knowledge.of(cells, n_experts)
     centre = X.mean(axis=0, dtype=np.float64)
     unit = float(X.var(axis=0, dtype=np.float64).sum()) or 1.0
-    # Each expert counts as much as is known about it, and a row as often as it was answered.
-    share = weight * (count / np.where(known, total, 1))[expert]
-    mass: FloatArray = np.bincount(cells.row, share, len(X)).astype(float)
-    residual = np.bincount(cells.row, share * (cells.value - mean[expert]), len(X))
-    rows = np.flatnonzero(mass > 0)
-    pooled = _Moments.of(X, rows, mass[rows], residual[rows] / mass[rows], centre)
-    path = _path(pooled, mass[rows].sum() ** 2 / (mass[rows] ** 2).sum(), unit)
-    common = path.slopes[first_least(path.errors, ESTIMATES)]
-    level: FloatArray = mean.copy()
+    common = _common_slopes(X, cells, knowledge, centre, unit)
+
+    level: FloatArray = knowledge.means.copy()
     coef = np.tile(common, (n_experts, 1))
-    variance, own, errors = np.zeros(n_experts), {}, np.zeros(len(STRENGTHS))
-    for k in np.flatnonzero(count >= _LEAST):
-        mine = np.flatnonzero(expert == k)
-        found = _Moments.of(
-            X, cells.row[mine], weight[mine], cells.value[mine], centre, less=common
+    variance = np.zeros(n_experts)
+    moments: dict[int, _Moments] = {}
+    paths: dict[int, _Path] = {}
+    for expert in np.flatnonzero(knowledge.counts >= _LEAST).tolist():
+        own = np.flatnonzero(cells.expert == expert)
+        moments[expert] = _Moments.of(
+            X, cells.row[own], cells.weight[own], cells.value[own], centre, subtracted=common
         )
-        own[k] = found, _path(found, count[k], unit)
-        errors += count[k] * own[k][1].errors
-        variance[k] = found.variance
+        paths[expert] = _ridge_path(moments[expert], knowledge.counts[expert], unit)
+        variance[expert] = moments[expert].variance
+    # One strength for all experts: what is known about each is too little to choose its own.
+    errors = np.zeros(len(STRENGTHS))
+    for expert, path in paths.items():
+        errors += knowledge.counts[expert] * path.errors
     best = first_least(errors, ESTIMATES)
-    for k, (found, path) in own.items():
-        coef[k] += path.slopes[best]
-        level[k] = found.mean_y - found.mean_x @ path.slopes[best]
-    # A few equal outcomes are no certainty: those of all experts count, too.
-    middle = float(total @ mean) / (total.sum() or 1.0)
-    typical = float(weight @ (cells.value - middle) ** 2) / (total.sum() or 1.0)
-    sure = np.where(count >= _LEAST, count, 0)
-    variance = np.maximum((sure * variance + _FEW * typical) / (sure + _FEW), _LEAST_VARIANCE)
-    error: FloatArray = np.sqrt(variance / np.maximum(count, 1e-3))
+    for expert, path in paths.items():
+        coef[expert] += path.slopes[best]
+        level[expert] = moments[expert].mean_y - moments[expert].mean_x @ path.slopes[best]
+
+    standard_errors = _level_errors(cells, knowledge, variance)
+    known = knowledge.is_known
     if known.any() and (shrink_levels or not known.all()):
-        level, error = _shrink(level, error, known, shrink_levels)
-    return PooledHeads(coef, level - coef @ centre, error)
+        level, standard_errors = _shrink(level, standard_errors, known, shrink_levels)
+    return PooledHeads(coef, level - coef @ centre, standard_errors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Knowledge:
+    """How much is known about each of p experts: total weights, effective rows and mean outcomes."""
+
+    totals: FloatArray
+    counts: FloatArray
+    means: FloatArray
+
+    @classmethod
+    def of(cls, cells: Cells, n_experts: int) -> _Knowledge:
+        """What the cells say; 0 for experts without any."""
+        totals = np.bincount(cells.expert, cells.weight, n_experts).astype(float)
+        squares = np.bincount(cells.expert, cells.weight**2, n_experts)
+        sums = np.bincount(cells.expert, cells.weight * cells.value, n_experts)
+        is_known = totals > 0
+        counts = np.where(is_known, totals**2 / np.where(is_known, squares, 1), 0)
+        return cls(totals, counts, sums / np.where(is_known, totals, 1))
+
+    @property
+    def is_known(self) -> BoolArray:
+        """Which experts (p,) have any outcome."""
+        return self.totals > 0
+
+
+def _common_slopes(
+    X: FloatArray, cells: Cells, knowledge: _Knowledge, centre: FloatArray, unit: float
+) -> FloatArray:
+    """Slopes (d,) that all experts share: a ridge regression of all outcomes, less their expert's mean."""
+    # Each expert counts as much as is known about it, and a row as often as it was answered.
+    rows_per_weight = knowledge.counts / np.where(knowledge.is_known, knowledge.totals, 1)
+    cell_mass = cells.weight * rows_per_weight[cells.expert]
+    residual = cells.value - knowledge.means[cells.expert]
+    mass: FloatArray = np.bincount(cells.row, cell_mass, len(X)).astype(float)
+    residual_sums = np.bincount(cells.row, cell_mass * residual, len(X))
+    rows = np.flatnonzero(mass > 0)
+    mass = mass[rows]
+    moments = _Moments.of(X, rows, mass, residual_sums[rows] / mass, centre)
+    path = _ridge_path(moments, mass.sum() ** 2 / (mass**2).sum(), unit)
+    return path.slopes[first_least(path.errors, ESTIMATES)]
+
+
+def _level_errors(cells: Cells, knowledge: _Knowledge, variance: FloatArray) -> FloatArray:
+    """Standard errors (p,) of the levels, from the variance (p,) of each expert's outcomes."""
+    # A few equal outcomes are no certainty: those of all experts count, too.
+    total = knowledge.totals.sum() or 1.0
+    overall_mean = float(knowledge.totals @ knowledge.means) / total
+    overall_variance = float(cells.weight @ (cells.value - overall_mean) ** 2) / total
+    own_rows = np.where(knowledge.counts >= _LEAST, knowledge.counts, 0)
+    pooled = (own_rows * variance + _PRIOR_ROWS * overall_variance) / (own_rows + _PRIOR_ROWS)
+    return np.sqrt(np.maximum(pooled, _LEAST_VARIANCE) / np.maximum(knowledge.counts, 1e-3))
 
 
 class _Moments(NamedTuple):
@@ -137,7 +181,7 @@ class _Moments(NamedTuple):
     mean_x: FloatArray
     mean_y: float
     covariance: FloatArray  # (d, d) of the features
-    along: FloatArray  # (d,) with the outcome
+    covariance_with_y: FloatArray  # (d,) of the features with the outcome
     variance: float  # of the outcome
 
     @classmethod
@@ -148,9 +192,9 @@ class _Moments(NamedTuple):
         weight: FloatArray,
         y: FloatArray,
         centre: FloatArray,
-        less: FloatArray | None = None,
+        subtracted: FloatArray | None = None,
     ) -> _Moments:
-        """Moments of some rows; ``less`` are weights whose estimate is subtracted from the outcome."""
+        """Moments of some rows; the estimate with weights ``subtracted`` is taken off the outcome."""
         weight = weight / weight.sum()
         d = X.shape[1]
         products = np.zeros((d + 1, d + 1))
@@ -159,12 +203,18 @@ class _Moments(NamedTuple):
             part = slice(start, start + _BLOCK)
             block = np.empty((len(rows[part]), d + 1))
             block[:, :-1] = X[rows[part]] - centre
-            block[:, -1] = y[part] if less is None else y[part] - block[:, :-1] @ less
+            block[:, -1] = y[part]
+            if subtracted is not None:
+                block[:, -1] -= block[:, :-1] @ subtracted
             means += weight[part] @ block
             products += (block * weight[part, None]).T @ block
         products -= np.outer(means, means)
         return cls(
-            means[:-1], means[-1], products[:-1, :-1], products[:-1, -1], max(products[-1, -1], 0.0)
+            mean_x=means[:-1],
+            mean_y=means[-1],
+            covariance=products[:-1, :-1],
+            covariance_with_y=products[:-1, -1],
+            variance=max(products[-1, -1], 0.0),
         )
 
 
@@ -175,31 +225,46 @@ class _Path(NamedTuple):
     errors: FloatArray
 
 
-def _path(moments: _Moments, count: float, unit: float) -> _Path:
-    value, vector = np.linalg.eigh(moments.covariance)
-    value = np.clip(value, 0.0, None)
-    along = vector.T @ moments.along
-    slopes, errors = [], []
+def _ridge_path(moments: _Moments, count: float, unit: float) -> _Path:
+    """Ridge regressions with each strength, from ``count`` effective rows.
+
+    With the eigenvalues v of the covariance and the penalty l, the slopes along the eigenvectors are
+    ``c / (v + l)``, c the covariance with the outcome. Generalised cross-validation divides what is left
+    of the variance by ``(1 - degrees of freedom / count)^2``.
+    """
+    eigenvalues, eigenvectors = np.linalg.eigh(moments.covariance)
+    eigenvalues = np.clip(eigenvalues, 0.0, None)
+    covariance = eigenvectors.T @ moments.covariance_with_y
+    slopes = []
+    errors = []
     for strength in STRENGTHS:
         penalty = strength * unit / count
-        slope = along / (value + penalty)
-        left = max(moments.variance - 2 * slope @ along + slope**2 @ value, 0.0)
+        slope = covariance / (eigenvalues + penalty)
+        left = max(moments.variance - 2 * slope @ covariance + slope**2 @ eigenvalues, 0.0)
         # The level is a parameter, too.
-        freedom = 1 - (1 + (value / (value + penalty)).sum()) / count
-        errors.append(left / freedom**2 if freedom > 0.1 else 4 * moments.variance)
-        slopes.append(vector @ slope)
+        n_parameters = 1 + (eigenvalues / (eigenvalues + penalty)).sum()
+        share_free = 1 - n_parameters / count
+        error = 4 * moments.variance  # of a fit with too many parameters
+        if share_free > 0.1:
+            error = left / share_free**2
+        errors.append(error)
+        slopes.append(eigenvectors @ slope)
     return _Path(np.array(slopes), np.array(errors))
 
 
 def _shrink(
-    level: FloatArray, error: FloatArray, known: np.ndarray, all_levels: bool
+    level: FloatArray, error: FloatArray, known: BoolArray, all_levels: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Levels and errors after shrinkage towards the mean; with ``all_levels`` not only unknown ones."""
-    trust = np.where(known, 1 / (error**2 + _LEAST_VARIANCE), 0)
-    middle = float(trust @ level / trust.sum())
-    spread = max(float(((level - middle) ** 2 - error**2)[known].mean()), 1e-3)
-    share = np.where(known, spread / (spread + error**2), 0.0)
-    if not all_levels:
-        share = known.astype(float)
-    shrunk = np.where(known, np.sqrt(np.maximum(share, 0)) * error, np.sqrt(spread))
-    return middle + share * (level - middle), shrunk
+    """Levels and errors after shrinkage towards the mean; with ``all_levels`` not only unknown ones.
+
+    A level is drawn towards the mean m by the share of the variance that is noise (empirical Bayes):
+    ``m + spread / (spread + error^2) * (level - m)``.
+    """
+    precision = np.where(known, 1 / (error**2 + _LEAST_VARIANCE), 0)
+    mean = float(precision @ level / precision.sum())
+    spread = max(float(((level - mean) ** 2 - error**2)[known].mean()), 1e-3)
+    share = known.astype(float)
+    if all_levels:
+        share = np.where(known, spread / (spread + error**2), 0.0)
+    shrunk_error = np.where(known, np.sqrt(np.maximum(share, 0)) * error, np.sqrt(spread))
+    return mean + share * (level - mean), shrunk_error

@@ -35,6 +35,8 @@ from mild.routers.base import (
     NamedCosts,
     label_numbers,
     no_convergence_warnings,
+    weights_of,
+    weights_or_ones,
 )
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
@@ -52,6 +54,7 @@ from mild.routers.solver import LinearPath
 from mild.routers.stack import StackRouter, explained, products
 
 Progress = Callable[[int, int, str], None]
+Folds = list[tuple[IntArray, IntArray]]
 # Candidates of one fold per task.
 BLOCK = 16
 # Rows per member that draw the weights of the blend towards an average of the members.
@@ -61,7 +64,7 @@ STACK_STRENGTHS = 2
 # Rows of X, at most, by which a memory recognises the inputs.
 MEMORY_ROWS = 500
 # Families whose candidates of one fold share work.
-SHARING = ("linear", "knn")
+SHARING_FAMILIES = ("linear", "knn")
 
 
 @check_constructor
@@ -76,55 +79,87 @@ class RouterCV(BaseRouter):
 
     Parameters
     ----------
-    estimator : LinearRouter to search around; None for the default one
-    alphas : strengths to try; None for 1e-4 to 1 in steps of ten
-    margin_factors : factors by which single margins are moved against the first one; (1.0,) keeps the
-        estimator's margins, without exponents and bias
-    margin_exponents : exponents of margins proportional to a power of how often (at least 1) each expert
-        is cheapest, where the stationary rule decides; () for none
-    bias : whether a bias per expert is tried, found on held-out scores and judged on other folds
-    max_margins : margin vectors at most; beyond, single margins are moved instead of the full product
-    grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
-        alpha
-    families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
-        knn, clusters, mlp, stack; the stack blends the best of each family by the folds it is then judged
-        on, so its own cost is slightly optimistic
-    candidates : further routers to try, unfitted, such as ``[KNNRouter(3)]``; the family of each is its
-        class, in lower case
-    objective : for ``mild.tune``: an object whose ``choose(held_out)`` takes a setting of the router
-        (``mild.tuning.objectives.Objective``); None for the lowest cost, or a target
-    margin_strengths : at how many strengths other margins than the estimator's are tried: those at which
-        its own margins are best; None for 2 with a stack and for all otherwise
-    cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)
-    one_standard_error : take the simplest candidate whose paired difference to the best is within one
-        standard error; a stack, if there is one, is taken unless another beats it by more than an
-        interval that allows for the number of candidates
-    constant_if_better : decide as the best constant unless the winner's mean cost on held-out rows is
-        lower
-    safe : decide as the best constant unless the winner beats it by more than its interval
-    confidence : confidence level of the interval of the winner's gain over the best constant, which holds
-        for all candidates at once
-    search_tol : how well candidates are solved, as a share of what there is to learn; at most 1e-4 with
-        few rows. The final fit uses the estimator's own tolerance
-    n_jobs : joblib workers, on any joblib backend
-    progress : callable(done, total, message) or None
-    random_state : int
-    memory : SearchMemory that several searches share, so that a candidate is judged once on the same rows
-        and folds; None to keep nothing
+    estimator : LinearRouter, default=None
+        The router to search around; None for one with default parameters.
+    alphas : sequence of float, default=None
+        Strengths to try; None for 1e-4 to 1 in steps of ten.
+    margin_factors : sequence of float, default=(0.5, 1.0, 2.0)
+        Factors by which single margins are moved against the first one. With ``(1.0,)`` the estimator's
+        margins are kept, without exponents and bias.
+    margin_exponents : sequence of float, default=(0, 1/6, 1/3, 1/2)
+        Exponents of margins proportional to a power of how often (at least once) each expert is cheapest,
+        where the stationary rule decides; () for none.
+    bias : bool, default=True
+        Whether a bias per expert is tried, found on held-out scores and judged on other folds.
+    max_margins : int, default=81
+        The largest number of margin vectors. Beyond it, single margins are moved instead of the full
+        product.
+    grid : {"ratios", "paper"}, default="ratios"
+        "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
+        alpha.
+    families : {"all", "auto"}, str or sequence of str, default=None
+        None searches linear routers only, "all" every family, and "auto" all but the network. The names
+        are linear, regression, knn, clusters, mlp and stack. The stack blends the best of each family by
+        the folds it is then judged on, so its own cost is slightly optimistic.
+    candidates : sequence of routers, default=()
+        Further routers to try, unfitted, such as ``[KNNRouter(3)]``. The family of each is its class, in
+        lower case.
+    objective : object, default=None
+        For ``mild.tune``: an object whose ``choose(held_out)`` takes a setting of the router
+        (``mild.tuning.objectives.Objective``). None for the lowest cost, or a target.
+    margin_strengths : int, default=None
+        At how many strengths other margins than the estimator's are tried: those at which its own margins
+        are best. None for 2 with a stack and for all otherwise.
+    cv : int, splitter or list of tuple, default=5
+        The folds: their number, one of scikit-learn's splitters, or pairs of the rows to fit on and the
+        held-out rows.
+    one_standard_error : bool, default=True
+        Whether to take the simplest candidate whose paired difference to the best is within one standard
+        error. A stack, if there is one, is taken unless another candidate beats it by more than an
+        interval that allows for the number of candidates.
+    constant_if_better : bool, default=True
+        Whether to decide as the best constant unless the winner's mean cost on held-out rows is lower.
+    safe : bool, default=False
+        Whether to decide as the best constant unless the winner beats it by more than its interval.
+    confidence : float, default=0.95
+        Confidence level of the interval of the winner's gain over the best constant, which holds for all
+        candidates at once.
+    search_tol : float, default=5e-3
+        How well candidates are solved, as a share of what there is to learn; at most 1e-4 with few rows.
+        The final fit uses the estimator's own tolerance.
+    n_jobs : int, default=None
+        Number of joblib workers, on any joblib backend.
+    progress : callable, default=None
+        Called as ``progress(done, total, message)``.
+    random_state : int, default=0
+        Seed of the folds, of the families that draw random numbers, and of the intervals.
+    memory : SearchMemory, default=None
+        What several searches share, so that a candidate is judged once on the same rows and folds. None
+        keeps nothing.
 
     Attributes
     ----------
-    best_router_ : the fitted winner
-    best_params_, best_family_, best_index_ : what won
-    choice_ : why it won: "lowest mean cost", "one standard error" or "stack"
-    decides_as_constant_ : whether the router decides as the best constant instead
-    cv_results_ : dict of lists: family, params, mean_cost, standard_error, difference (to the constant)
-    held_out_, held_out_constants_ : (n_samples,) out-of-fold choices of the winner and of the best
-        constant; -1 in rows that no fold holds out
-    verdict_ : ``mild.metrics.Verdict``: whether routing pays
-    interrupted_ : whether the search was stopped early
-    skipped_families_ : families left out because a package is missing
-    dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
+    best_router_ : BaseRouter
+        The fitted winner.
+    best_params_, best_family_, best_index_ : dict, str, int
+        What won.
+    choice_ : str
+        Why it won: "lowest mean cost", "one standard error" or "stack".
+    decides_as_constant_ : bool
+        Whether the router decides as the best constant instead.
+    cv_results_ : dict of list
+        One entry per candidate of family, params, mean_cost, standard_error and difference (to the
+        constant).
+    held_out_, held_out_constants_ : ndarray of shape (n_samples,)
+        Out-of-fold choices of the winner and of the best constant; -1 in rows that no fold holds out.
+    verdict_ : Verdict
+        Whether routing pays.
+    interrupted_ : bool
+        Whether the search was stopped early.
+    skipped_families_ : list of str
+        Families left out because a package is missing.
+    dropped_margins_ : int
+        Number of margin vectors left out: not positive in the paper's grid, or beyond ``max_margins``.
 
     Examples
     --------
@@ -168,19 +203,30 @@ class RouterCV(BaseRouter):
         *,
         groups: Any = None,
     ) -> Self:
-        """Learn from inputs X (n_samples, n_features) and costs y (n_samples, n_experts).
+        """Learn from inputs and costs.
 
         Parameters
         ----------
-        X, y, sample_weight : inputs, costs, and weights (n_samples,)
-        groups : (n_samples,) labels as in scikit-learn: rows of one group stay in one fold, where ``cv`` is
-            a number or a splitter of groups, and count once in the verdict
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples, n_experts)
+            What each expert costs; NaN where it was never asked.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        groups : array-like of shape (n_samples,), default=None
+            Labels as in scikit-learn: rows of one group stay in one fold, where ``cv`` is a number or a
+            splitter of groups, and count once in the verdict.
+
+        Returns
+        -------
+        self : RouterCV
+            The fitted search.
         """
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        numbers = None
+        group_numbers = None
         if groups is not None:
-            numbers = label_numbers(groups, len(costs), "groups")
-        self.policy_ = self._fit(inputs, costs, weight, numbers).with_ranks(self._ranks)
+            group_numbers = label_numbers(groups, len(costs), "groups")
+        self.policy_ = self._fit(inputs, costs, weight, group_numbers).with_ranks(self._ranks)
         return self
 
     def _fit(
@@ -191,77 +237,67 @@ class RouterCV(BaseRouter):
         groups: IntArray | None = None,
     ) -> Policy:
         check_jobs(self.n_jobs)
-        if not np.size(self.margin_factors):
-            raise invalid("margin_factors", "must hold at least one factor; got none.")
-        factors = self.margin_factors if np.ndim(self.margin_factors) else [self.margin_factors]
-        float_vector("margin_factors", factors, positive=True)
+        self._check_margin_factors()
         self._warn_if_degenerate(costs)
         if sample_weight is not None:
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         folds = self._folds(X, costs, groups)
         data = SearchData(X, costs, sample_weight, folds, groups, self._ranks)
-        candidates = self._candidates(X, costs, sample_weight)
-        stacked = "stack" in self._families and len(candidates) > 1
-        biased = any(candidate.keeps_scores for candidate in candidates)
-        moved: list[Candidate] = []
-        # A linear router is but one member of a stack.
-        at_most = STACK_STRENGTHS if self.margin_strengths is None else self.margin_strengths
-        late = stacked or self.margin_strengths is not None
-        if late and any(candidate.moved is False for candidate in candidates):
-            moved = [candidate for candidate in candidates if candidate.moved]
-            candidates = [candidate for candidate in candidates if not candidate.moved]
-        strengths = {candidate.params["alpha"] for candidate in moved}
-        n_moved = len(moved) * min(at_most, len(strengths)) // max(1, len(strengths))
-        n_candidates = len(candidates) + n_moved + stacked + biased
-        known = None if self.memory is None else self.memory.of(data, self.search_tol)
-        search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates, known)
-        search.run(candidates)
-        if moved and not search.interrupted:
-            means = data.rows(data.paid(search.made)).mean(axis=0)
-            best = _best_strengths(candidates, means, at_most)
-            search.run([candidate for candidate in moved if candidate.params["alpha"] in best])
-        candidates, made = search.candidates, search.made
-        if biased and not search.interrupted:
-            candidate, chosen = _with_bias(candidates, made, data, search.scores)
-            search.report(len(data.folds), "bias")
-            candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
-        if stacked and not search.interrupted:
-            stack, known_costs = self._stack(candidates, data.paid(made), data, search)
-            router: Any = stack.router
-            try:
-                named = NamedCosts.of(costs, self.expert_names_, self._ranks)
-                router.fit(X, named, sample_weight, known_costs=known_costs)
-            except KeyboardInterrupt:
-                search.interrupted = True
-            else:
-                search.report(len(data.folds), "stack")
-                candidates = [*candidates, stack]
-                made = np.column_stack([made, router.held_out_])
-        return self._choose(candidates, made, data, search.interrupted)
+        plan = self._plan(self._candidates(X, costs, sample_weight))
 
-    def _folds(
-        self, X: Any, costs: FloatArray, groups: IntArray | None = None
-    ) -> list[tuple[IntArray, IntArray]]:
+        search = Search(data, self.search_tol, self.n_jobs, self.progress, plan.n_candidates)
+        if self.memory is not None:
+            search.known = self.memory.of(data, self.search_tol)
+        search.run(plan.first)
+        if plan.moved and not search.interrupted:
+            best_strengths = _best_strengths(search, plan.n_strengths)
+            search.run([moved for moved in plan.moved if moved.params["alpha"] in best_strengths])
+        if plan.with_bias and not search.interrupted:
+            _add_bias(search)
+        if plan.with_stack and not search.interrupted:
+            self._add_stack(search)
+        return self._choose(search)
+
+    def _check_margin_factors(self) -> None:
+        """Refuse factors that are not positive, or none at all."""
+        if not np.size(self.margin_factors):
+            raise invalid("margin_factors", "must hold at least one factor; got none.")
+        float_vector("margin_factors", np.atleast_1d(self.margin_factors), positive=True)
+
+    def _folds(self, X: Any, costs: FloatArray, groups: IntArray | None = None) -> Folds:
+        """The rows to fit on and the held-out rows of each fold."""
         cv = self.cv
         if isinstance(cv, (int, np.integer)):
-            if cv < 2:
-                raise invalid("cv", f"must be at least 2 folds; got {cv}.")
-            most, what = (X.shape[0], "samples") if groups is None else (groups.max() + 1, "groups")
-            if cv > most:
-                got = f"cv={cv} for n_{what}={most}"
-                raise invalid("cv", f"must not exceed the number of {what}; got {got}.")
-            kind = KFold if groups is None else GroupKFold
-            cv = kind(int(cv), shuffle=True, random_state=self.random_state)
+            cv = self._shuffled_folds(int(cv), X.shape[0], groups)
         with warnings.catch_warnings():
             # A splitter without groups is what was asked for; groups count in the verdict.
             warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
             return list(check_cv(cv).split(X, costs, groups))
 
+    def _shuffled_folds(self, n_folds: int, n_samples: int, groups: IntArray | None) -> Any:
+        """A splitter into so many folds, which keeps groups together where there are any."""
+        if n_folds < 2:
+            raise invalid("cv", f"must be at least 2 folds; got {n_folds}.")
+        unit = "samples"
+        n_units = n_samples
+        splitter: Any = KFold
+        if groups is not None:
+            unit = "groups"
+            n_units = groups.max() + 1
+            splitter = GroupKFold
+        if n_folds > n_units:
+            got = f"cv={n_folds} for n_{unit}={n_units}"
+            raise invalid("cv", f"must not exceed the number of {unit}; got {got}.")
+        return splitter(n_folds, shuffle=True, random_state=self.random_state)
+
     def _candidates(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
     ) -> list[Candidate]:
-        base = LinearRouter() if self.estimator is None else self.estimator
+        """All candidates but the stack and the bias, which are made from the best of them."""
+        base = self.estimator
+        if base is None:
+            base = LinearRouter()
         if not isinstance(base, LinearRouter):
             raise invalid(
                 "estimator",
@@ -270,193 +306,205 @@ class RouterCV(BaseRouter):
             )
         base._check_options()
         self._families, self.skipped_families_ = parse_families(self.families)
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
-            found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
-        found += family_candidates(self._families, self.alphas, self.random_state, base.ties)
-        found += further_candidates(self.candidates, base.ties)
-        if not found:
+            candidates, self.dropped_margins_ = linear_candidates(
+                base, X, costs, sample_weight, self
+            )
+        candidates += family_candidates(self._families, self.alphas, self.random_state, base.ties)
+        candidates += further_candidates(self.candidates, base.ties)
+        if not candidates:
             rule = "must name at least one family besides the stack"
             raise invalid("families", f"{rule}; got only 'stack'.")
-        return found
+        return candidates
 
-    def _stack(
-        self,
-        candidates: list[Candidate],
-        outcome: FloatArray,
-        data: SearchData,
-        search: Search,
-    ) -> tuple[Candidate, dict[str, FloatArray]]:
-        """Stack of the best candidate of each family, linear losses and numbers of clusters apart.
+    def _plan(self, candidates: list[Candidate]) -> SearchPlan:
+        """In which order candidates are judged, and what is made from the best of them."""
+        with_stack = "stack" in self._families and len(candidates) > 1
+        with_bias = any(candidate.keeps_scores for candidate in candidates)
+        # A linear router is but one member of a stack: its margins need fewer strengths.
+        n_strengths = STACK_STRENGTHS
+        if self.margin_strengths is not None:
+            n_strengths = self.margin_strengths
+        in_two_steps = with_stack or self.margin_strengths is not None
+        has_centre = any(candidate.has_central_margins for candidate in candidates)
+        if not in_two_steps or not has_centre:
+            return SearchPlan(candidates, [], n_strengths, with_bias, with_stack)
+        first = [candidate for candidate in candidates if not candidate.has_moved_margins]
+        moved = [candidate for candidate in candidates if candidate.has_moved_margins]
+        return SearchPlan(first, moved, n_strengths, with_bias, with_stack)
 
-        Also the expected costs of held-out rows that the search has kept. The best estimate of costs is
-        that which explains most of the differences between experts; of routers that are fitted for the
-        decision, that whose choices cost least.
-        """
-        means = data.rows(outcome).mean(axis=0)
-        for index, candidate in enumerate(candidates):
-            if candidate.estimates_costs:
-                means[index] = -explained(search.fits[index])
-        best: dict[str, int] = {}
-        for index, candidate in enumerate(candidates):
-            if "bias" in candidate.params:
-                continue  # Costs are blended, and a bias distorts expected costs.
-            name = candidate.member
-            if name not in best or is_less(means[index], means[best[name]], ESTIMATES):
-                best[name] = index
-        members = [(name, clone(candidates[i].router)) for name, i in best.items()]
-        router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS)
-        known_costs = {name: search.costs[i] for name, i in best.items() if i in search.costs}
-        stack = Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
-        return stack, known_costs
+    def _add_stack(self, search: Search) -> None:
+        """Fit a stack of the best candidates, and add it to the search unless it is interrupted."""
+        data = search.data
+        members = _stack_members(search)
+        estimators = []
+        known_costs = {}
+        for name, index in members.items():
+            estimators.append((name, clone(search.candidates[index].router)))
+            if index in search.costs:
+                known_costs[name] = search.costs[index]
+        router: Any = StackRouter(
+            estimators, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS
+        )
+        named_costs = NamedCosts.of(data.costs, self.expert_names_, data.ranks)
+        try:
+            router.fit(data.X, named_costs, data.sample_weight, known_costs=known_costs)
+        except KeyboardInterrupt:
+            search.interrupted = True
+            return
+        stack = Candidate("stack", router, {"members": list(members)}, (4.0, 0.0, 0.0))
+        search.add(stack, router.held_out_)
+        search.report(len(data.folds), "stack")
 
-    def _beats_stack(self, rows: FloatArray, index: int) -> bool:
-        """Whether a candidate beats the stack, which comes last, by an interval for all candidates.
-
-        ``rows`` are costs (n, m) of rows, or of groups, which then are what was drawn.
-        """
-        if len(rows) < 2:
-            return False
-        difference = rows[:, index] - rows[:, -1]
-        coverage = 1 - 2 * (1 - self.confidence) / rows.shape[1]
-        reach = student_quantile(coverage, len(rows) - 1) * difference.std(ddof=1)
-        rounding_error = OUTCOMES * float(np.abs(rows).max())
-        return bool(difference.mean() + reach / math.sqrt(len(rows)) < -rounding_error)
-
-    def _choose(
-        self, candidates: list[Candidate], made: IntArray, data: SearchData, interrupted: bool
-    ) -> Policy:
-        rows = data.rows(data.paid(made))
-        tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
-        candidates, made, rows = [candidates[i] for i in tried], made[:, tried], rows[:, tried]
-        means = rows.mean(axis=0)
-        # Means of the same choices differ by rounding, which must not decide.
-        rounding_error = OUTCOMES * float(np.abs(means).max())
-        index = lowest = first_least(means)
-        # All rows are used for the choice; results are reported on the rows that are comparable.
-        common = common_rows(data.costs)
-        kept = data.take(common.rows)
-        if candidates[-1].family == "stack":
-            level = kept.grouped(kept.rows(kept.paid(made[common.rows])))
-            if not (
-                self._beats_stack(data.grouped(rows), index) and self._beats_stack(level, index)
-            ):
-                index = len(candidates) - 1
-        elif self.one_standard_error:
-            drawn = data.grouped(rows)
-            error = (drawn - drawn[:, [index]]).std(axis=0) / math.sqrt(len(drawn))
-            near = np.flatnonzero(means - means[index] <= error + rounding_error)
-            ranks = tie_ranks(means)
-            index = int(min(near, key=lambda i: (candidates[i].complexity, ranks[i])))
-        self.choice_ = "lowest mean cost"
-        if index != lowest:
-            stacked = candidates[index].family == "stack"
-            self.choice_ = "stack" if stacked else "one standard error"
-        expert = common_constant(data.costs, data.sample_weight, data.ranks)
-        self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
-        both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
-        level = kept.rows(both)
-        rows, constant = level[:, :-1], level[:, -1]
-        means, root = rows.mean(axis=0), math.sqrt(len(rows))
-        known = ~np.isnan(both[:, [index, -1]])
-        self.verdict_ = self._verdict(level, known, index, expert, kept.groups, common.sentence)
-        self.interrupted_ = interrupted
-        self.best_index_ = index
-        self.best_family_ = candidates[index].family
-        self.best_params_ = dict(candidates[index].params)
-        self.cv_results_ = {
-            "family": [candidate.family for candidate in candidates],
-            "params": [candidate.params for candidate in candidates],
-            "mean_cost": means.tolist(),
-            "standard_error": (rows.std(axis=0) / root).tolist(),
-            "difference": (means - constant.mean()).tolist(),
-        }
-        if interrupted:
+    def _choose(self, search: Search) -> Policy:
+        """Choose a candidate, report what it did on held-out rows, and fit it on all rows."""
+        data = search.data
+        results = search.complete_results()
+        comparable = data.comparable_costs(results.choices)
+        index = self._winner(results, comparable)
+        winner = results.candidates[index]
+        self._report(results, comparable, index)
+        self.held_out_constants_ = data.held_out_constants()
+        self.interrupted_ = search.interrupted
+        if search.interrupted:
+            n_judged = counted(len(results.candidates), "candidate")
             warnings.warn(
-                f"the search was stopped: {counted(len(candidates), 'candidate')} judged on every fold, "
-                f"and the best of them is kept.",
+                f"the search was stopped: {n_judged} judged on every fold, and the best of them is kept.",
                 TuningInterruptedWarning,
                 stacklevel=3,
             )
-        router = candidates[index].router
-        if self.best_family_ != "stack":  # which is fitted already
-            named = NamedCosts.of(data.costs, self.expert_names_, data.ranks)
-            router = clone(router).fit(data.X, named, sample_weight=data.sample_weight)
+
+        router = winner.router
+        if winner.family != "stack":  # a stack is fitted already
+            named_costs = NamedCosts.of(data.costs, self.expert_names_, data.ranks)
+            router = clone(router).fit(data.X, named_costs, sample_weight=data.sample_weight)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
-        worse = self.constant_if_better and self.verdict_.estimate >= -rounding_error
-        self.decides_as_constant_ = bool(worse or (self.safe and self.verdict_.pays is not True))
-        if self.decides_as_constant_:
-            means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
-            return ConstantPolicy(means, data.X.shape[1], expert)
-        return router.policy_
 
-    def _verdict(
-        self,
-        level: FloatArray,
-        known: BoolArray,
-        chosen: int,
-        expert: int,
-        groups: IntArray | None,
-        left_out: str | None,
-    ) -> Verdict:
-        """Verdict on candidate ``chosen`` against the constant ``expert``.
-
-        ``level`` are the out-of-fold costs (n, m + 1) of the candidates and, last, of the constant, as
-        ``linearised_rows`` gives them; ``known`` says (n, 2) whether the cost of the chosen candidate and
-        of the constant is known.
-        """
-        labels = np.arange(len(level)) if groups is None else groups
-        differences = level[:, :-1] - level[:, -1:]
-        found = difference_intervals(
-            [differences],
-            None if groups is None else [labels],
-            self.confidence,
-            self.random_state,
+        gains_nothing = self.verdict_.estimate >= -results.rounding_error
+        may_not_pay = self.verdict_.pays is not True
+        self.decides_as_constant_ = bool(
+            (self.constant_if_better and gains_nothing) or (self.safe and may_not_pay)
         )
-        estimate, low, high = found.row(chosen)
-        n_rows, n_groups = count_judged(known, labels)
+        if not self.decides_as_constant_:
+            return router.policy_
+        means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
+        return ConstantPolicy(means, data.X.shape[1], comparable.best_constant)
+
+    def _winner(self, results: CompleteResults, comparable: ComparableCosts) -> int:
+        """Index of the candidate to take; sets ``choice_``, which says why."""
+        lowest = first_least(results.mean_costs)
+        index = lowest
+        if results.candidates[-1].family == "stack":
+            # All rows are used for the choice, but it must hold on those that are comparable, too.
+            costs_to_compare = (results.drawn_costs, comparable.drawn_costs)
+            if not all(self._beats_stack(costs, lowest) for costs in costs_to_compare):
+                index = len(results.candidates) - 1
+        elif self.one_standard_error:
+            index = _simplest_near(results, lowest)
+
+        self.choice_ = "lowest mean cost"
+        if index != lowest:
+            self.choice_ = "one standard error"
+            if results.candidates[index].family == "stack":
+                self.choice_ = "stack"
+        return index
+
+    def _beats_stack(self, costs: FloatArray, index: int) -> bool:
+        """Whether a candidate beats the stack, which comes last, by an interval for all candidates.
+
+        ``costs`` (n, m) are those of rows, or of groups, which then are what was drawn.
+        """
+        n_drawn = len(costs)
+        if n_drawn < 2:
+            return False
+        difference = costs[:, index] - costs[:, -1]
+        # Two-sided, at the level that allows for as many comparisons as there are candidates.
+        coverage = 1 - 2 * (1 - self.confidence) / costs.shape[1]
+        reach = student_quantile(coverage, n_drawn - 1) * difference.std(ddof=1)
+        rounding_error = OUTCOMES * float(np.abs(costs).max())
+        return bool(difference.mean() + reach / math.sqrt(n_drawn) < -rounding_error)
+
+    def _report(self, results: CompleteResults, comparable: ComparableCosts, index: int) -> None:
+        """Set the attributes that say which candidate won, and what all of them cost."""
+        winner = results.candidates[index]
+        self.best_index_ = index
+        self.best_family_ = winner.family
+        self.best_params_ = dict(winner.params)
+        self.held_out_ = results.choices[:, index]
+        self.verdict_ = self._verdict(comparable, index)
+
+        costs = comparable.candidates
+        means = costs.mean(axis=0)
+        standard_errors = costs.std(axis=0) / math.sqrt(len(costs))
+        self.cv_results_ = {
+            "family": [candidate.family for candidate in results.candidates],
+            "params": [candidate.params for candidate in results.candidates],
+            "mean_cost": means.tolist(),
+            "standard_error": standard_errors.tolist(),
+            "difference": (means - comparable.constant.mean()).tolist(),
+        }
+
+    def _verdict(self, comparable: ComparableCosts, index: int) -> Verdict:
+        """Whether one of the candidates costs less than the best constant."""
+        if comparable.groups is None:
+            unit = "row"
+            groups = np.arange(len(comparable.constant))
+            interval_groups = None
+        else:
+            unit = "group"
+            groups = comparable.groups
+            interval_groups = [groups]
+        differences = comparable.candidates - comparable.constant[:, None]
+        intervals = difference_intervals(
+            [differences], interval_groups, self.confidence, self.random_state
+        )
+        estimate, low, high = intervals.row(index)
+        n_rows, n_groups = count_judged(comparable.is_known[:, [index, -1]], groups)
         n_candidates = differences.shape[1]
         return Verdict(
             estimate=estimate,
             low=low,
             high=high,
             confidence=self.confidence,
-            constant=self.expert_names_[expert],
-            constant_expert=expert,
-            router_cost=float(level[:, chosen].mean()),
-            constant_cost=float(level[:, -1].mean()),
+            constant=self.expert_names_[comparable.best_constant],
+            constant_expert=comparable.best_constant,
+            router_cost=float(comparable.candidates[:, index].mean()),
+            constant_cost=float(comparable.constant.mean()),
             n_candidates=n_candidates,
             n_rows=n_rows,
             n_groups=n_groups,
-            counted="row" if groups is None else "group",
-            left_out=left_out,
+            counted=unit,
+            left_out=comparable.left_out,
             notes=(counted(n_candidates, "candidate"),),
         )
 
 
-def _best_strengths(candidates: list[Candidate], means: FloatArray, count: int) -> set[float]:
-    """The ``count`` strengths at which the margins at the centre of the search cost least."""
-    by_cost = np.argsort(tie_ranks(means), kind="stable")
-    centre = [index for index in by_cost if candidates[index].moved is False]
-    return {candidates[index].params["alpha"] for index in centre[:count]}
+@dataclass(frozen=True)
+class SearchPlan:
+    """Candidates in the order in which they are judged, and what is made from the best of them.
 
+    First come all but those whose margins are not the centre of the search. These, ``moved``, follow at
+    the ``n_strengths`` strengths that were best for the margins at the centre.
+    """
 
-def _with_bias(
-    candidates: list[Candidate], made: IntArray, data: SearchData, scores: dict[int, FloatArray]
-) -> tuple[Candidate, IntArray]:
-    """The best of the candidates whose scores were kept, with a bias, and its held-out choices."""
-    kept = list(scores)
-    means = data.rows(data.paid(made[:, kept])).mean(axis=0)
-    index = kept[first_least(means)]
-    parent = candidates[index]
-    margin = float(parent.params["margins"][0])
-    rows = data.costs, data.sample_weight, data.folds
-    bias, chosen = cross_fitted_bias(scores[index], *rows, margin)
-    params = {**parent.params, "bias": tuple(bias.tolist())}
-    router = clone(parent.router).set_params(bias=params["bias"])
-    return Candidate("linear", router, params, (*parent.complexity, 1.0)), chosen
+    first: list[Candidate]
+    moved: list[Candidate]
+    n_strengths: int
+    with_bias: bool
+    with_stack: bool
+
+    @property
+    def n_candidates(self) -> int:
+        """How many candidates are judged, for the progress."""
+        n_candidates = len(self.first) + self.with_bias + self.with_stack
+        if self.moved:
+            strengths = {candidate.params["alpha"] for candidate in self.moved}
+            n_tried = min(self.n_strengths, len(strengths))
+            n_candidates += len(self.moved) * n_tried // len(strengths)
+        return n_candidates
 
 
 @dataclass(frozen=True)
@@ -466,43 +514,123 @@ class SearchData:
     X: Any
     costs: FloatArray
     sample_weight: FloatArray | None
-    folds: list[tuple[IntArray, IntArray]]
+    folds: Folds
     groups: IntArray | None = None
     ranks: IntArray | None = None  # (n_experts,) which decide ties between experts
 
-    def take(self, rows: BoolArray) -> SearchData:
-        """The costs, weights and groups of some rows, without folds."""
-        weight = None if self.sample_weight is None else self.sample_weight[rows]
-        groups = None if self.groups is None else self.groups[rows]
-        return SearchData(None, self.costs[rows], weight, [], groups)
-
-    def rows(self, outcome: FloatArray) -> FloatArray:
-        """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
-        return linearised_rows(outcome, self.sample_weight)
-
-    def grouped(self, rows: FloatArray) -> FloatArray:
-        """The same means, with one row per group: the rows of a group are alike, and are drawn together."""
-        return rows if self.groups is None else grouped_rows(rows, self.groups)
-
-    def paid(self, chosen: IntArray) -> FloatArray:
+    def paid(self, choices: IntArray) -> FloatArray:
         """Cost of choices (n, m) row by row; NaN for -1 and where the cost is unknown."""
-        found = np.take_along_axis(self.costs, np.maximum(chosen, 0), axis=1)
-        return np.where(chosen < 0, np.nan, found.astype(np.float64, copy=False))
+        costs = np.take_along_axis(self.costs, np.maximum(choices, 0), axis=1)
+        return np.where(choices < 0, np.nan, costs.astype(np.float64, copy=False))
 
-    def constants(self) -> IntArray:
-        """The constant (n,) of least mean cost over all rows, which is named; -1 without a fold."""
-        expert = common_constant(self.costs, self.sample_weight, self.ranks)
-        result = np.full(len(self.costs), -1, dtype=np.intp)
+    def best_constant(self) -> int:
+        """The expert of least mean cost over all rows."""
+        return common_constant(self.costs, self.sample_weight, self.ranks)
+
+    def held_out_constants(self) -> IntArray:
+        """The best constant (n,) in rows that a fold holds out; -1 in others."""
+        constants = np.full(len(self.costs), -1, dtype=np.intp)
+        expert = self.best_constant()
         for _, test in self.folds:
-            result[test] = expert
-        return result
+            constants[test] = expert
+        return constants
+
+    def comparable_costs(self, choices: IntArray) -> ComparableCosts:
+        """What the choices (n, m) of candidates cost on rows on which all experts can be compared."""
+        common = common_rows(self.costs)
+        groups = self.groups
+        if groups is not None:
+            groups = groups[common.rows]
+        with_constant = np.column_stack([choices, self.held_out_constants()])
+        paid = self.paid(with_constant)[common.rows]
+        costs = linearised_rows(paid, weights_of(self.sample_weight, common.rows))
+        return ComparableCosts(
+            costs[:, :-1],
+            costs[:, -1],
+            ~np.isnan(paid),
+            groups,
+            self.best_constant(),
+            common.sentence,
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class CompleteResults:
+    """The candidates that were judged on every fold.
+
+    ``choices`` (n_samples, m) are those for held-out rows, -1 in rows that no fold holds out. ``costs``
+    (n_samples, m) are what they cost, as rows with plain means, whatever is weighted or missing.
+    """
+
+    candidates: list[Candidate]
+    choices: IntArray
+    costs: FloatArray
+    groups: IntArray | None
+
+    @property
+    def mean_costs(self) -> FloatArray:
+        """Mean cost (m,) of each candidate."""
+        return self.costs.mean(axis=0)
+
+    @property
+    def drawn_costs(self) -> FloatArray:
+        """Costs of what was drawn independently: of rows, or of groups."""
+        return _drawn_costs(self.costs, self.groups)
+
+    @property
+    def rounding_error(self) -> float:
+        """By how much mean costs of the same choices may differ, which must not decide."""
+        return OUTCOMES * float(np.abs(self.mean_costs).max())
+
+
+@dataclass(frozen=True, eq=False)
+class ComparableCosts:
+    """Held-out costs on rows on which all experts can be compared, as rows with plain means.
+
+    ``candidates`` (n, m) are the costs of the candidates and ``constant`` (n,) those of the expert
+    ``best_constant``. ``is_known`` (n, m + 1) says where a cost is known, the constant's last. ``left_out``
+    is a sentence about rows that are left out.
+    """
+
+    candidates: FloatArray
+    constant: FloatArray
+    is_known: BoolArray
+    groups: IntArray | None
+    best_constant: int
+    left_out: str | None
+
+    @property
+    def drawn_costs(self) -> FloatArray:
+        """Costs of the candidates for what was drawn independently: rows, or groups."""
+        return _drawn_costs(self.candidates, self.groups)
+
+
+def _drawn_costs(costs: FloatArray, groups: IntArray | None) -> FloatArray:
+    """The same means with one row per group: rows of a group are alike, and are drawn together."""
+    if groups is None:
+        return costs
+    return grouped_rows(costs, groups)
+
+
+def _simplest_near(results: CompleteResults, lowest: int) -> int:
+    """The simplest candidate whose cost is within one standard error of the lowest one."""
+    means = results.mean_costs
+    drawn = results.drawn_costs
+    standard_error = (drawn - drawn[:, [lowest]]).std(axis=0) / math.sqrt(len(drawn))
+    is_near = means - means[lowest] <= standard_error + results.rounding_error
+    ranks = tie_ranks(means)
+
+    def complexity_then_cost(index: int) -> tuple[tuple[float, ...], int]:
+        return results.candidates[index].complexity, ranks[index]
+
+    return min(np.flatnonzero(is_near).tolist(), key=complexity_then_cost)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutResult:
     """What a candidate did on held-out rows."""
 
-    chosen: IntArray  # (n,) experts
+    choices: IntArray  # (n,) experts
     fit: FloatArray | None  # ``products`` of its expected costs, where a search may ask for them
     scores: FloatArray | None  # (n, p), where they are kept
     costs: FloatArray | None  # (n, p) expected costs, where they are kept
@@ -516,14 +644,30 @@ class SearchMemory:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[str, Judged]] = {}
+        self._results: dict[str, dict[str, HeldOutResult]] = {}
 
-    def of(self, data: SearchData, tol: float) -> dict[str, Judged]:
+    def of(self, data: SearchData, tol: float) -> dict[str, HeldOutResult]:
         """Candidates that were judged on these rows and folds, by ``Candidate.key``."""
-        some = data.X[:: 1 + data.X.shape[0] // MEMORY_ROWS]
-        rows = (data.X.shape, some, data.costs, data.sample_weight)
-        same = (*rows, data.folds, data.ranks, tol)
-        return self._found.setdefault(joblib.hash(same), {})
+        step = 1 + data.X.shape[0] // MEMORY_ROWS
+        inputs = (data.X.shape, data.X[::step])
+        identity = joblib.hash(
+            (inputs, data.costs, data.sample_weight, data.folds, data.ranks, tol)
+        )
+        return self._results.setdefault(identity, {})
+
+
+@dataclass(eq=False)
+class BlockResult:
+    """What the candidates of a block did on the rows that one fold holds out, by their numbers.
+
+    ``choices`` are (n_test,) experts, ``scores`` (n_test, p) those to keep for a bias, and ``costs``
+    (n_test, p) the expected costs of candidates that estimate them.
+    """
+
+    fold: int
+    choices: dict[int, IntArray] = field(default_factory=dict)
+    scores: dict[int, FloatArray] = field(default_factory=dict)
+    costs: dict[int, FloatArray] = field(default_factory=dict)
 
 
 @dataclass
@@ -539,173 +683,273 @@ class Search:
     n_jobs: int | None
     progress: Progress | None
     n_candidates: int
-    known: dict[str, Judged] | None = None
+    known: dict[str, HeldOutResult] | None = None
     interrupted: bool = False
     candidates: list[Candidate] = field(default_factory=list)
-    made: IntArray = field(init=False)  # (n, candidates) choices for held-out rows
+    choices: IntArray = field(init=False)  # (n, candidates), for held-out rows
+    # By the number of the candidate: scores (n, p) of held-out rows, for a bias; expected costs (n, p) of
+    # held-out rows, of candidates that are fitted alike in a stack; and how well costs are estimated.
     scores: dict[int, FloatArray] = field(default_factory=dict)
-    # Expected costs (n, p) of held-out rows, of candidates that are fitted alike in a stack, and how well
-    # costs are estimated.
     costs: dict[int, FloatArray] = field(default_factory=dict)
     fits: dict[int, FloatArray] = field(default_factory=dict)
     done: int = 0
 
     def __post_init__(self) -> None:
-        self.made = np.empty((len(self.data.costs), 0), dtype=np.intp)
+        self.choices = np.empty((len(self.data.costs), 0), dtype=np.intp)
 
-    def report(self, fits: int, message: str) -> None:
+    def report(self, n_fits: int, message: str) -> None:
         """Report progress."""
-        self.done += fits
+        self.done += n_fits
         if self.progress is not None:
             self.progress(self.done, self.n_candidates * len(self.data.folds), message)
 
+    def add(self, candidate: Candidate, choices: IntArray) -> None:
+        """Add a candidate that was judged elsewhere, and its choices (n,) for held-out rows."""
+        self.candidates = [*self.candidates, candidate]
+        self.choices = np.column_stack([self.choices, choices])
+
+    def mean_costs(self) -> FloatArray:
+        """Mean cost (m,) of the choices of each candidate; NaN for those that are not complete."""
+        paid = self.data.paid(self.choices)
+        return linearised_rows(paid, self.data.sample_weight).mean(axis=0)
+
+    def complete_results(self) -> CompleteResults:
+        """The candidates that were judged on every fold."""
+        costs = linearised_rows(self.data.paid(self.choices), self.data.sample_weight)
+        complete = np.flatnonzero(~np.isnan(costs).any(axis=0))
+        candidates = [self.candidates[index] for index in complete]
+        return CompleteResults(
+            candidates, self.choices[:, complete], costs[:, complete], self.data.groups
+        )
+
     def run(self, candidates: list[Candidate]) -> None:
-        """Judge candidates, which are numbered after those of earlier runs; -1 where they were not run."""
-        data, start = self.data, len(self.candidates)
-        self.candidates += candidates
-        fresh_columns = np.full((len(data.costs), len(candidates)), -1, dtype=np.intp)
-        made = self.made = np.column_stack([self.made, fresh_columns])
-        judged = np.zeros(len(self.candidates), dtype=int)
-        numbered = dict(enumerate(candidates, start))
-        for index, candidate in numbered.items():
-            if candidate.keeps_scores:
-                self.scores[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
-            if candidate.family != "linear":
-                self.costs[index] = np.full(data.costs.shape, np.nan, data.X.dtype)
-            if self._recall(index):
-                judged[index] = len(data.folds)
-        fresh = [index for index in numbered if not judged[index]]
-        blocks = _blocks([(index, numbered[index].family) for index in fresh])
-        tasks = [(fold, block) for block in blocks for fold in range(len(data.folds))]
-        sharing = self.known is not None
+        """Judge candidates, which are numbered after those of earlier runs.
+
+        Candidates that were not judged on every fold, because of an interrupt, have choices of -1.
+        """
+        n_folds = len(self.data.folds)
+        n_before = len(self.candidates)
+        self._make_room(candidates)
+        fresh = {}
+        for index, candidate in enumerate(candidates, n_before):
+            if not self._recall(index):
+                fresh[index] = candidate
+        n_judged = dict.fromkeys(fresh, 0)  # folds on which each of them was judged
+        tasks = [(fold, block) for block in _blocks(fresh) for fold in range(n_folds)]
+        shares_results = self.known is not None
         stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
-            delayed(_judge_block)(
-                data, fold, block, [numbered[i] for i in block], self.tol, sharing
-            )
+            delayed(_judge_block)(self.data, fold, block, self.tol, shares_results)
             for fold, block in tasks
         )
         try:
-            for fold, block, chosen, scores, expected in stream:
-                test = data.folds[fold][1]
-                made[test[:, None], block] = chosen
-                for index, values in scores.items():
-                    self.scores[index][test] = values
-                weight = None if data.sample_weight is None else data.sample_weight[test]
-                for index, values in expected.items():
-                    found = products(values, data.costs[test], weight)
-                    self.fits[index] = self.fits.get(index, 0) + found
-                    if index in self.costs:
-                        self.costs[index][test] = values
-                judged[block] += 1
-                self.report(len(block), f"fold {fold + 1}")
+            for result in stream:
+                self._record(result)
+                for index in result.choices:
+                    n_judged[index] += 1
+                self.report(len(result.choices), f"fold {result.fold + 1}")
         except KeyboardInterrupt:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
                 stream.close()
-            if not start and not (judged == len(data.folds)).any():
+            any_complete = len(fresh) < len(candidates) or n_folds in n_judged.values()
+            if n_before == 0 and not any_complete:
                 raise
             self.interrupted = True
         for index in fresh:
-            if judged[index] < len(data.folds):
-                made[:, index] = -1
-            elif self.known is not None:
-                kept = self.fits.get(index), self.scores.get(index), self.costs.get(index)
-                self.known[numbered[index].key] = Judged(made[:, index], *kept)
+            if n_judged[index] < n_folds:
+                self.choices[:, index] = -1
+            else:
+                self._remember(index)
+
+    def _make_room(self, candidates: list[Candidate]) -> None:
+        """Add candidates, with arrays for what they will do on held-out rows."""
+        shape = self.data.costs.shape
+        dtype = self.data.X.dtype
+        for index, candidate in enumerate(candidates, len(self.candidates)):
+            if candidate.keeps_scores:
+                self.scores[index] = np.full(shape, np.nan, dtype)
+            if candidate.family != "linear":
+                self.costs[index] = np.full(shape, np.nan, dtype)
+        self.candidates = [*self.candidates, *candidates]
+        not_judged = np.full((shape[0], len(candidates)), -1, dtype=np.intp)
+        self.choices = np.column_stack([self.choices, not_judged])
+
+    def _record(self, result: BlockResult) -> None:
+        """Take over what a block of candidates did on the rows that one fold holds out."""
+        test = self.data.folds[result.fold][1]
+        weight = weights_of(self.data.sample_weight, test)
+        for index, choices in result.choices.items():
+            self.choices[test, index] = choices
+        for index, scores in result.scores.items():
+            self.scores[index][test] = scores
+        for index, expected in result.costs.items():
+            sums = products(expected, self.data.costs[test], weight)
+            self.fits[index] = self.fits.get(index, 0) + sums
+            if index in self.costs:
+                self.costs[index][test] = expected
+
+    def _remember(self, index: int) -> None:
+        """Keep what a candidate did for later searches, if there is a memory."""
+        if self.known is None:
+            return
+        self.known[self.candidates[index].key] = HeldOutResult(
+            self.choices[:, index],
+            self.fits.get(index),
+            self.scores.get(index),
+            self.costs.get(index),
+        )
 
     def _recall(self, index: int) -> bool:
         """Take over what an earlier search found; False if it has not judged this candidate."""
-        candidate = self.candidates[index]
-        found = (self.known or {}).get(candidate.key)
-        if found is None or (candidate.keeps_scores and found.scores is None):
+        if self.known is None:
             return False
-        self.made[:, index] = found.chosen
-        if found.fit is not None:
-            self.fits[index] = found.fit
-        if candidate.keeps_scores and found.scores is not None:
-            self.scores[index] = found.scores
-        if found.costs is not None:
-            self.costs[index] = found.costs
+        candidate = self.candidates[index]
+        result = self.known.get(candidate.key)
+        if result is None or (candidate.keeps_scores and result.scores is None):
+            return False
+        self.choices[:, index] = result.choices
+        if result.fit is not None:
+            self.fits[index] = result.fit
+        if candidate.keeps_scores and result.scores is not None:
+            self.scores[index] = result.scores
+        if result.costs is not None:
+            self.costs[index] = result.costs
         self.report(len(self.data.folds), "known")
         return True
 
 
-def _blocks(candidates: list[tuple[int, str]]) -> list[list[int]]:
-    """Groups of neighbouring linear or k-NN candidates (index, family), which share work; others alone."""
-    blocks: list[list[int]] = []
-    for family, group in groupby(candidates, lambda pair: pair[1]):
-        indices, size = [index for index, _ in group], BLOCK if family in SHARING else 1
-        blocks += [indices[start : start + size] for start in range(0, len(indices), size)]
+def _best_strengths(search: Search, n_strengths: int) -> set[float]:
+    """The strengths at which the margins at the centre of the search cost least."""
+    by_cost = np.argsort(tie_ranks(search.mean_costs()), kind="stable")
+    ordered = [search.candidates[index] for index in by_cost]
+    central = [candidate for candidate in ordered if candidate.has_central_margins]
+    return {candidate.params["alpha"] for candidate in central[:n_strengths]}
+
+
+def _add_bias(search: Search) -> None:
+    """Add the best of the candidates whose scores were kept, with a bias on its scores."""
+    data = search.data
+    indices = list(search.scores)
+    index = indices[first_least(search.mean_costs()[indices])]
+    parent = search.candidates[index]
+    bias, choices = cross_fitted_bias(
+        search.scores[index],
+        data.costs,
+        data.sample_weight,
+        data.folds,
+        margin=float(parent.params["margins"][0]),
+    )
+    params = {**parent.params, "bias": tuple(bias.tolist())}
+    router = clone(parent.router).set_params(bias=params["bias"])
+    complexity = (*parent.complexity, 1.0)
+    search.add(Candidate("linear", router, params, complexity), choices)
+    search.report(len(data.folds), "bias")
+
+
+def _stack_members(search: Search) -> dict[str, int]:
+    """Number of the best candidate of each family, linear losses and numbers of clusters apart.
+
+    The best estimate of costs is that which explains most of the differences between experts; of routers
+    that are fitted for the decision, that whose choices cost least.
+    """
+    losses = search.mean_costs()
+    for index, candidate in enumerate(search.candidates):
+        if candidate.estimates_costs:
+            losses[index] = -explained(search.fits[index])
+    best: dict[str, int] = {}
+    for index, candidate in enumerate(search.candidates):
+        if "bias" in candidate.params:
+            continue  # Costs are blended, and a bias distorts expected costs.
+        name = candidate.member
+        if name not in best or is_less(losses[index], losses[best[name]], ESTIMATES):
+            best[name] = index
+    return best
+
+
+def _blocks(candidates: dict[int, Candidate]) -> list[dict[int, Candidate]]:
+    """Neighbouring candidates of a family that shares work, up to ``BLOCK`` of them; others alone."""
+    blocks: list[dict[int, Candidate]] = []
+    for family, neighbours in groupby(candidates.items(), key=lambda item: item[1].family):
+        numbered = list(neighbours)
+        size = 1
+        if family in SHARING_FAMILIES:
+            size = BLOCK
+        for start in range(0, len(numbered), size):
+            blocks.append(dict(numbered[start : start + size]))
     return blocks
 
 
 def _judge_block(
-    data: SearchData,
-    fold: int,
-    block: list[int],
-    candidates: list[Candidate],
-    tol: float,
-    every_cost: bool = False,
-) -> tuple[int, list[int], IntArray, dict[int, FloatArray], dict[int, FloatArray]]:
-    """Choices (n_test, len(block)) on one fold's held-out rows, the scores to keep, and expected costs.
+    data: SearchData, fold: int, block: dict[int, Candidate], tol: float, shares_results: bool
+) -> BlockResult:
+    """Fit the candidates of a block without the rows that a fold holds out, and judge them on these.
 
-    Expected costs are those of candidates that estimate costs, with ``every_cost`` also of those that do so
-    in another search.
+    Expected costs are those of candidates that estimate costs; with ``shares_results`` also of those that
+    do so in another search.
     """
     train, test = data.folds[fold]
-    X, costs = data.X[train], data.costs[train]
-    weight = None if data.sample_weight is None else data.sample_weight[train]
+    X = data.X[train]
+    costs = data.costs[train]
+    weight = weights_of(data.sample_weight, train)
     held_out = data.X[test]
-    routers = [candidate.router for candidate in candidates]
-    if weight is None and all(isinstance(router, KNNRouter) for router in routers):
-        nearest = _nearest_costs(routers, X, costs, held_out)
-        chosen = np.column_stack([cheapest_expected(costs, data.ranks) for costs in nearest])
-        return fold, block, chosen, {}, dict(zip(block, nearest, strict=True))
+    result = BlockResult(fold)
+    routers = {index: candidate.router for index, candidate in block.items()}
+    if weight is None and all(isinstance(router, KNNRouter) for router in routers.values()):
+        result.costs = _nearest_costs(routers, X, costs, held_out)
+        for index, expected in result.costs.items():
+            result.choices[index] = cheapest_expected(expected, data.ranks)
+        return result
+
     path = None
-    chosen = np.empty((len(test), len(block)), dtype=np.intp)
-    kept, expected = {}, {}
-    for place in _walk(candidates):
-        index, candidate = block[place], candidates[place]
-        policy: Policy
+    if any(isinstance(router, LinearRouter) for router in routers.values()):
+        path = LinearPath(X, weights_or_ones(weight, len(train)))
+    for index in _solving_order(block):
+        candidate = block[index]
         with no_convergence_warnings():
             if isinstance(candidate.router, LinearRouter):
+                # Linear routers start at the last solution of the path.
                 router = copy.copy(candidate.router)
-                if path is None:
-                    path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
                 policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
             else:
-                policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
-        chosen[:, place] = policy.with_ranks(data.ranks).predict(held_out)
+                fitted = clone(candidate.router).fit(X, costs, sample_weight=weight)
+                policy = fitted.policy_
+        result.choices[index] = policy.with_ranks(data.ranks).predict(held_out)
         if candidate.keeps_scores:
-            kept[index] = policy.decision_function(held_out)
-        if candidate.estimates_costs or (every_cost and _loss(candidate) != "mild"):
-            expected[index] = believed_costs(policy, held_out)
-    return fold, block, chosen, kept, expected
+            result.scores[index] = policy.decision_function(held_out)
+        if candidate.estimates_costs or (shares_results and _loss(candidate) != "mild"):
+            result.costs[index] = believed_costs(policy, held_out)
+    return result
 
 
-def _walk(candidates: list[Candidate]) -> list[int]:
+def _solving_order(block: dict[int, Candidate]) -> list[int]:
     """The order in which candidates start from each other: label-based losses last, strong penalties first.
 
     With a weak penalty a label-based loss is hard to solve from far away.
     """
 
-    def place(index: int) -> tuple[str, float]:
-        router: Any = candidates[index].router
-        loss = _loss(candidates[index])
+    def loss_and_penalty(index: int) -> tuple[str, float]:
+        router: Any = block[index].router
+        loss = _loss(block[index])
         if loss in LABEL_LOSSES:
             return loss, -router.alpha
         return "", 0.0
 
-    return sorted(range(len(candidates)), key=place)
+    return sorted(block, key=loss_and_penalty)
 
 
 def _loss(candidate: Candidate) -> str:
     """The loss of a linear candidate; "" for others."""
-    return candidate.router.loss if isinstance(candidate.router, LinearRouter) else ""
+    if isinstance(candidate.router, LinearRouter):
+        return candidate.router.loss
+    return ""
 
 
-def _nearest_costs(routers: list[Any], X: Any, costs: FloatArray, held_out: Any) -> FloatArray:
-    """Expected costs (routers, n_test, p) for several numbers of neighbours, from one set of distances."""
-    largest = max(routers, key=lambda router: int(router.n_neighbors))
+def _nearest_costs(
+    routers: dict[int, Any], X: Any, costs: FloatArray, held_out: Any
+) -> dict[int, FloatArray]:
+    """Expected costs (n_test, p) for several numbers of neighbours, from one set of distances."""
+    largest = max(routers.values(), key=lambda router: int(router.n_neighbors))
     policy = clone(largest).fit(X, costs).policy_
-    counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers]
-    return policy.costs_by_neighbours(held_out, counts)
+    counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers.values()]
+    expected = policy.costs_by_neighbours(held_out, counts)
+    return dict(zip(routers, expected, strict=True))

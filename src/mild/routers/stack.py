@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -18,12 +17,12 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_expected
 from mild.core.rounding import OUTCOMES
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError, check_arguments
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
-from mild.routers.base import BaseRouter, unwarned
+from mild.routers.base import BaseRouter, unwarned, weights_of, weights_or_ones
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
@@ -44,25 +43,39 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimators : list of (name, router); None for a LinearRouter, a CostRegressionRouter and a KNNRouter
-    final_estimator : router that learns from ``len(estimators) * n_experts`` features; None to blend costs
-    cv : number of folds, into which rows are shuffled (at most one per row), a splitter, or a list of
-        (seen, held out) index arrays; rows that no fold holds out do not weigh members
-    n_jobs : joblib workers
-    random_state : int, RandomState or None, for the folds
-    average_rows : float, how many rows per member draw the weights of a blend towards an average of the
-        members, which is often better than noisy weights; 0 for the least squared error only
+    estimators : list of tuple, default=None
+        The members as (name, router); None for a LinearRouter, a CostRegressionRouter and a KNNRouter.
+    final_estimator : BaseRouter, default=None
+        A router that learns from ``len(estimators) * n_experts`` features; None to blend costs.
+    cv : int, splitter or list of tuple, default=5
+        The folds. A number shuffles the rows into so many, at most one per row; pairs are index arrays of
+        the rows that are seen and of those that are held out. Rows that no fold holds out have no part in
+        the weights of the members.
+    n_jobs : int, default=None
+        Number of joblib workers.
+    random_state : int, RandomState or None, default=0
+        Seed of the folds.
+    average_rows : float, default=0.0
+        How many rows per member draw the weights of a blend towards an average of the members, which is
+        often better than noisy weights; 0 for the least squared error only.
 
     Attributes
     ----------
-    estimators_ : list of fitted members
-    weights_ : (members + 1,) weights of the blend, the last of the mean costs; None if there is none
-    held_out_ : (n_samples,) the blend's choice for each row, by members that have not seen it and
-        weights from the other folds, -1 for rows that are in no fold; None if there is none
-    held_out_costs_ : (n_samples, n_experts) the blend's expected costs by members that have not seen the
-        row, NaN for rows that are in no fold; None if there is none
-    final_estimator_ : the fitted last router, or None
+    estimators_ : list of BaseRouter
+        The fitted members.
+    weights_ : ndarray of shape (members + 1,) or None
+        Weights of the blend, the last of the mean costs; None without a blend.
+    held_out_ : ndarray of shape (n_samples,) or None
+        The blend's choice for each row, by members that have not seen it and weights from the other
+        folds, -1 for rows that are in no fold; None without a blend.
+    held_out_costs_ : ndarray of shape (n_samples, n_experts) or None
+        The blend's expected costs by members that have not seen the row, NaN for rows that are in no fold;
+        None without a blend.
+    final_estimator_ : BaseRouter or None
+        The fitted last router.
 
+    Examples
+    --------
     >>> X, costs = [[float(i)] for i in range(20)], [[0, 1]] * 10 + [[1, 0]] * 10
     >>> members = [("linear", LinearRouter()), ("nearest", KNNRouter(n_neighbors=3))]
     >>> StackRouter(members, cv=4).fit(X, costs).predict([[2.0], [17.0]])
@@ -77,13 +90,34 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     average_rows: float = 0.0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters; with ``deep`` also the members, and theirs as ``name__parameter``."""
+        """Parameters of the stack.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to return the members, too, and their parameters as ``name__parameter``.
+
+        Returns
+        -------
+        params : dict
+            Values by name.
+        """
         if self.estimators is None:
             return super().get_params(deep)
         return self._get_params("estimators", deep=deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, members by name, and members' parameters as ``name__parameter``."""
+        """Set parameters of the stack.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by name, members by name, or parameters of members as ``name__parameter``.
+
+        Returns
+        -------
+        self : StackRouter
+        """
         if self.estimators is None:
             return super().set_params(**params)
         return self._set_params("estimators", **params)
@@ -97,10 +131,24 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         *,
         known_costs: Mapping[str, FloatArray] | None = None,
     ) -> Self:
-        """Learn from inputs X and costs y.
+        """Learn from inputs and costs.
 
-        ``known_costs`` are expected costs (n_samples, n_experts) of held-out rows, by the name of the
-        member: such a member is not fitted again without each fold of ``cv``.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+        y : array-like of shape (n_samples, n_experts)
+            What each expert costs; NaN where it was never asked.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        known_costs : dict of str to array of shape (n_samples, n_experts), default=None
+            Expected costs of held-out rows, by the name of the member: such a member is not fitted again
+            without each fold of ``cv``.
+
+        Returns
+        -------
+        self : StackRouter
+            The fitted stack.
         """
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
         policy = self._fit(inputs, costs, weight, known_costs or {})
@@ -112,62 +160,96 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         X: Any,
         costs: FloatArray,
         sample_weight: FloatArray | None,
-        known: Mapping[str, FloatArray] = MappingProxyType({}),
+        known_costs: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Policy:
         members = self._members()
         folds = self._folds(costs, sample_weight)
-        blends = self.final_estimator is None
-        # Predictions of each member for rows that it was not fitted on.
-        held = np.empty((len(members), *costs.shape), X.dtype)
-        names = [name for name, _ in self.estimators or ()]
-        fresh = [m for m in range(len(members)) if not (names and names[m] in known)]
-        tasks = [(number, fold) for fold in folds for number in fresh]
-        predictions = Parallel(n_jobs=self.n_jobs)(
-            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
-            for number, fold in tasks
+        predictions = self._held_out_predictions(
+            members, folds, X, costs, sample_weight, known_costs
         )
-        for (number, fold), part in zip(tasks, predictions, strict=True):
-            held[number, fold[1]] = part
-        for number in set(range(len(members))) - set(fresh):
-            held[number] = known[names[number]]
         self.estimators_ = [_fit_member(member, X, costs, sample_weight) for member in members]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
-        self.weights_, self.held_out_, self.final_estimator_ = None, None, None
-        self.held_out_costs_ = None
-        if not blends:
-            rows = np.sort(np.concatenate([fold[1] for fold in folds]))
-            features = held[:, rows].transpose(1, 0, 2).reshape(len(rows), -1)
-            weight = None if sample_weight is None else sample_weight[rows]
-            final = clone(self.final_estimator).fit(features, costs[rows], weight)
-            self.final_estimator_ = final
-            return StackPolicy(policies, final.policy_)
-        self.weights_, means, self.held_out_ = blend(
-            held, costs, sample_weight, folds, self.average_rows, self._ranks
+        self.weights_: FloatArray | None = None
+        self.held_out_: IntArray | None = None
+        self.held_out_costs_: FloatArray | None = None
+        self.final_estimator_: BaseRouter | None = None
+        if self.final_estimator is None:
+            return self._fit_blend(policies, predictions, folds, X, costs, sample_weight)
+
+        # The members' distributions side by side, as features of the last router.
+        rows = np.sort(np.concatenate([held_out for _, held_out in folds]))
+        features = predictions[:, rows].transpose(1, 0, 2).reshape(len(rows), -1)
+        final = clone(self.final_estimator)
+        final.fit(features, costs[rows], weights_of(sample_weight, rows))
+        self.final_estimator_ = final
+        return StackPolicy(policies, final.policy_)
+
+    def _held_out_predictions(
+        self,
+        members: list[BaseRouter],
+        folds: list[Any],
+        X: Any,
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+        known_costs: Mapping[str, FloatArray],
+    ) -> FloatArray:
+        """Costs or distributions (members, n, p) by members that have not seen the row."""
+        predictions = np.empty((len(members), *costs.shape), X.dtype)
+        names = [name for name, _ in self.estimators or ()]
+        fresh = list(range(len(members)))
+        for number, name in enumerate(names):
+            if name in known_costs:
+                predictions[number] = known_costs[name]
+                fresh.remove(number)
+        predicts_costs = self.final_estimator is None
+        tasks = [(number, fold) for fold in folds for number in fresh]
+        fold_predictions = Parallel(n_jobs=self.n_jobs)(
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, predicts_costs)
+            for number, fold in tasks
         )
-        constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
+        for (number, fold), predicted in zip(tasks, fold_predictions, strict=True):
+            _, held_out = fold
+            predictions[number, held_out] = predicted
+        return predictions
+
+    def _fit_blend(
+        self,
+        policies: list[Policy],
+        predictions: FloatArray,
+        folds: list[Any],
+        X: Any,
+        costs: FloatArray,
+        sample_weight: FloatArray | None,
+    ) -> Policy:
+        """Blend the expected costs of the members; also sets what the blend expects of held-out rows."""
+        weights, means, self.held_out_ = blend(
+            predictions, costs, sample_weight, folds, self.average_rows, self._ranks
+        )
+        self.weights_ = weights
         levels = level_weights(policies, X[:1])
-        covered = np.concatenate([fold[1] for fold in folds])
-        self.held_out_costs_ = np.full(costs.shape, np.nan)
-        everyone = np.concatenate(
-            [held[:, covered], np.broadcast_to(means, (1, len(covered), means.size))]
-        )
-        self.held_out_costs_[covered] = np.tensordot(
-            self.weights_, _differences(everyone), 1
-        ) + np.tensordot(levels, everyone.mean(axis=2, keepdims=True), 1)
-        return BlendPolicy(
-            [*policies, constant], self.weights_.astype(X.dtype), levels.astype(X.dtype)
-        )
+
+        covered = np.concatenate([held_out for _, held_out in folds])
+        mean_predictions = np.broadcast_to(means, (1, len(covered), means.size))
+        members = np.concatenate([predictions[:, covered], mean_predictions])
+        differences = np.tensordot(weights, _differences(members), 1)
+        row_levels = np.tensordot(levels, members.mean(axis=2, keepdims=True), 1)
+        held_out_costs = np.full(costs.shape, np.nan)
+        held_out_costs[covered] = differences + row_levels
+        self.held_out_costs_ = held_out_costs
+
+        constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
+        return BlendPolicy([*policies, constant], weights.astype(X.dtype), levels.astype(X.dtype))
 
     def _folds(self, costs: FloatArray, sample_weight: FloatArray | None) -> list[Any]:
+        """The rows that members see, and those that are held out, of each fold."""
         folds = list(self._splitter(len(costs)).split(costs))
-        held = np.concatenate([fold[1] for fold in folds])
-        if np.bincount(held, minlength=len(costs)).max() > 1:
+        covered = np.concatenate([held_out for _, held_out in folds])
+        if np.bincount(covered, minlength=len(costs)).max() > 1:
             raise invalid("cv", "must not hold out a row more than once.")
-        known = ~np.isnan(costs)
-        if sample_weight is not None:
-            known &= (sample_weight > 0)[:, None]
+        has_weight = weights_or_ones(sample_weight, len(costs)) > 0
+        is_known = ~np.isnan(costs) & has_weight[:, None]
         for seen, _ in folds:
-            unknown = np.flatnonzero(~known[seen].any(axis=0))
+            unknown = np.flatnonzero(~is_known[seen].any(axis=0))
             if unknown.size:
                 raise InvalidInputError(
                     f"every expert must be asked in the rows outside of each fold; expert "
@@ -177,6 +259,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return folds
 
     def _splitter(self, n: int) -> Any:
+        """What divides n rows into folds."""
         if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)):
             return check_cv(self.cv)
         if n < 3:
@@ -190,6 +273,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return KFold(min(int(self.cv), n), shuffle=True, random_state=rng)
 
     def _members(self) -> list[BaseRouter]:
+        """The unfitted members, checked."""
         if self.estimators is None:
             return [LinearRouter(), CostRegressionRouter(), KNNRouter()]
         if len(self.estimators) == 0:
@@ -226,14 +310,16 @@ def _predict_fold(
     fold: Any,
     X: Any,
     costs: FloatArray,
-    weight: Any,
-    blends: bool,
+    sample_weight: FloatArray | None,
+    predicts_costs: bool,
 ) -> FloatArray:
-    """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
-    seen, held = fold
-    weight = None if weight is None else weight[seen]
+    """Costs or distributions (n_held_out, n_experts) of a member fitted without the held-out rows."""
+    seen, held_out = fold
+    weight = weights_of(sample_weight, seen)
     policy = _fit_member(member, X[seen], costs[seen], weight).policy_
-    return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
+    if predicts_costs:
+        return believed_costs(policy, X[held_out])
+    return policy.predict_proba(X[held_out])
 
 
 def blend(
@@ -244,35 +330,67 @@ def blend(
     average_rows: float = 0.0,
     ranks: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Weights (members + 1,) of the members and the mean costs, these costs, and held-out choices (n,).
+    """Find the weights with which expected costs of several members are blended.
 
-    Minimises ``sum_ik w_i (c_ik - sum_m v_m e_mik)^2`` over ``v >= 0``, with costs c and predictions e as
-    differences to their row's mean over the experts that were asked. With missing costs the means are
-    over different rows, and an expert that was asked about easy ones alone looks cheap: then an offset
-    ``b_k`` per expert is fitted with the weights instead of means.
+    Minimises over ``v >= 0``
 
-    With ``average_rows`` a, ``a / n * members * sum_m (v_m - s_m u_m)^2 |e_m|^2`` is added: weights are
-    drawn towards ``s_m u_m``, with ``u_m`` the weight that member m would get by itself and ``s_m`` its
-    share of the squares that the members explain by themselves.
+        sum_ik w_i (c_ik - sum_m v_m e_mik)^2,
 
-    ``predictions`` (members, n, p) are expected costs of rows that the member has not seen. The choice for
-    a fold uses weights from the other folds, or its own if it is the only one; rows in no fold get -1. Ties
-    are decided by ``ranks`` (p,), as in ``cheapest_expected``.
+    with costs c and predictions e as differences to their row's mean over the experts that were asked;
+    the last member are the mean costs. With missing costs the means are over different rows, and an
+    expert that was asked about easy ones alone looks cheap: then an offset ``b_k`` per expert is fitted
+    with the weights instead of means.
+
+    With ``average_rows`` a, the penalty
+
+        a / n * members * sum_m (v_m - s_m u_m)^2 |e_m|^2
+
+    is added: weights are drawn towards ``s_m u_m``, with ``u_m`` the weight that member m would get by
+    itself and ``s_m`` its share of the squares that the members explain by themselves.
+
+    Parameters
+    ----------
+    predictions : array of shape (members, n, p)
+        Expected costs of rows that the member has not seen.
+    costs : array of shape (n, p)
+        NaN where unknown.
+    sample_weight : array of shape (n,) or None
+    folds : sequence of (seen rows, held-out rows)
+    average_rows : float, default=0.0
+    ranks : array of shape (p,), default=None
+        Decide ties, as in ``cheapest_expected``.
+
+    Returns
+    -------
+    weights : array of shape (members + 1,)
+        Weights of the members and of the mean costs.
+    means : array of shape (p,)
+        The mean costs.
+    choices : array of shape (n,)
+        The choice for each held-out row, with weights from the other folds, or from its own if it is the
+        only one; -1 for rows in no fold.
     """
-    weight = np.ones(len(costs)) if sample_weight is None else sample_weight
-    fit = partial(
-        _with_differences if np.isnan(costs).any() else _with_means, average_rows=average_rows
+    row_weight = weights_or_ones(sample_weight, len(costs))
+    fit_weights = _fit_with_means
+    if np.isnan(costs).any():
+        fit_weights = _fit_with_offsets
+
+    covered = np.sort(np.concatenate([held_out for _, held_out in folds]))
+    choices = np.full(len(costs), -1, np.intp)
+    for _, held_out in folds:
+        rows = held_out
+        if len(folds) > 1:
+            rows = np.setdiff1d(covered, held_out)
+        weights, means = fit_weights(
+            predictions[:, rows], costs[rows], row_weight[rows], average_rows
+        )
+        expected = np.tensordot(weights[:-1], _differences(predictions[:, held_out]), 1)
+        expected = expected + weights[-1] * (means - means.mean())
+        choices[held_out] = cheapest_expected(expected + means.mean(), ranks)
+    weights, means = fit_weights(
+        predictions[:, covered], costs[covered], row_weight[covered], average_rows
     )
-    covered = np.sort(np.concatenate([held for _, held in folds]))
-    chosen = np.full(len(costs), -1, np.intp)
-    for _, held in folds:
-        others = np.setdiff1d(covered, held) if len(folds) > 1 else held
-        found, means = fit(predictions[:, others], costs[others], weight[others])
-        expected = np.tensordot(found[:-1], _differences(predictions[:, held]), 1)
-        expected = expected + found[-1] * (means - means.mean())
-        chosen[held] = cheapest_expected(expected + means.mean(), ranks)
-    weights, means = fit(predictions[:, covered], costs[covered], weight[covered])
-    return weights, means, chosen
+    return weights, means, choices
 
 
 def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
@@ -289,95 +407,121 @@ def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
     return levels / levels.sum()
 
 
-def _differences(costs: FloatArray, known: Any = None) -> FloatArray:
-    """Costs (..., p) minus the mean over the experts that are known; 0 for the others."""
-    if known is None:
-        return costs - costs.mean(axis=-1, keepdims=True)
-    count = np.maximum(known.sum(axis=-1, keepdims=True), 1)
-    mean = np.where(known, costs, 0).sum(axis=-1, keepdims=True) / count
-    return np.where(known, costs - mean, 0)
+def _differences(costs: FloatArray) -> FloatArray:
+    """Costs (..., p) minus their mean over the experts."""
+    return costs - costs.mean(axis=-1, keepdims=True)
 
 
-def _with_means(
-    members: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
+def _known_differences(costs: FloatArray, is_known: BoolArray) -> FloatArray:
+    """Costs (n, p) minus their mean over the experts that are known; 0 for the others."""
+    n_known = np.maximum(is_known.sum(axis=-1, keepdims=True), 1)
+    means = np.where(is_known, costs, 0).sum(axis=-1, keepdims=True) / n_known
+    return np.where(is_known, costs - means, 0)
+
+
+def _fit_with_means(
+    predictions: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights (members + 1,) of the members and of the mean costs, and these."""
+    """Weights (members + 1,) of the members and of the mean costs, and these means (p,)."""
     means = mean_costs(costs, sample_weight)
-    everyone = np.concatenate([members, np.broadcast_to(means, (1, *costs.shape))])
-    columns, target = _problem(everyone, costs, sample_weight)
-    columns, target = _drawn(columns, target, len(members), average_rows / len(costs))
-    return _or_means(np.asarray(nnls(columns, target)[0], dtype=float)), means
+    columns = np.concatenate([predictions, np.broadcast_to(means, (1, *costs.shape))])
+    problem = _least_squares(columns, costs, sample_weight)
+    problem = problem.drawn_to_average(len(predictions), average_rows / len(costs))
+    weights, _ = nnls(problem.columns, problem.target)
+    return _or_means(np.asarray(weights, dtype=float)), means
 
 
-def _with_differences(
-    members: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
+def _fit_with_offsets(
+    predictions: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The same with missing costs: means whose differences are fitted within rows."""
-    count, experts = len(members), costs.shape[1]
+    """The same with missing costs: the differences between means are fitted within rows."""
+    n_members = len(predictions)
+    n_experts = costs.shape[1]
     means = mean_costs(costs, sample_weight)
-    offsets = np.broadcast_to(np.eye(experts)[:, None, :], (experts, *costs.shape))
-    plain, goal = _problem(np.concatenate([members, offsets]), costs, sample_weight)
-    columns, target = _drawn(plain, goal, count, average_rows / len(costs))
+    # One column per expert, which is 1 in its entries.
+    indicators = np.broadcast_to(np.eye(n_experts)[:, None, :], (n_experts, *costs.shape))
+    plain = _least_squares(np.concatenate([predictions, indicators]), costs, sample_weight)
+    problem = plain.drawn_to_average(n_members, average_rows / len(costs))
     # One row's weight of ridge, for differences that no row determines.
-    ridge = np.sqrt(sample_weight.mean()) * np.eye(count + experts)[count:]
-    found = lsq_linear(
-        np.concatenate([columns, ridge]),
-        np.concatenate([target, np.zeros(experts)]),
-        (np.r_[np.zeros(count), np.full(experts, -np.inf)], np.inf),
+    ridge = np.sqrt(sample_weight.mean()) * np.eye(n_members + n_experts)[n_members:]
+    # Weights of members must not be negative; offsets may be.
+    lower_bounds = np.concatenate([np.zeros(n_members), np.full(n_experts, -np.inf)])
+    solution = lsq_linear(
+        np.concatenate([problem.columns, ridge]),
+        np.concatenate([problem.target, np.zeros(n_experts)]),
+        (lower_bounds, np.inf),
     ).x
-    if not plain.any():
-        return _or_means(np.zeros(count + 1)), means
-    differences = found[count:]
-    return np.append(found[:count], 1.0), differences - differences.mean() + means.mean()
+    if not plain.columns.any():
+        return _or_means(np.zeros(n_members + 1)), means
+    offsets = solution[n_members:]
+    return np.append(solution[:n_members], 1.0), offsets - offsets.mean() + means.mean()
 
 
-def _problem(
-    members: FloatArray, costs: FloatArray, sample_weight: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+@dataclass(frozen=True, eq=False)
+class _LeastSquares:
+    """Columns (m, k) and target (m,) of a least-squares problem; the members' columns come first."""
+
+    columns: FloatArray
+    target: FloatArray
+
+    def drawn_to_average(self, n_members: int, strength: float) -> _LeastSquares:
+        """The problem with one more row per member, which draws its weight towards ``s_m u_m``.
+
+        Without other members, member m would get the weight ``u_m = e_m . c / |e_m|^2``, and would
+        explain the squares ``u_m e_m . c``; ``s_m`` is its share of the sum of these.
+        """
+        members = self.columns[:, :n_members]
+        squared_norms = np.square(members).sum(axis=0)
+        products = np.maximum(members.T @ self.target, 0)
+        alone = products / np.where(squared_norms > 0, squared_norms, 1)
+        explained_squares = alone * products
+        share = explained_squares / (explained_squares.sum() or 1.0)
+        factors = np.sqrt(strength * n_members * squared_norms)
+        rows = np.zeros((n_members, self.columns.shape[1]))
+        rows[:, :n_members] = np.diag(factors)
+        return _LeastSquares(
+            np.concatenate([self.columns, rows]),
+            np.concatenate([self.target, factors * alone * share]),
+        )
+
+
+def _least_squares(
+    predictions: FloatArray, costs: FloatArray, sample_weight: FloatArray
+) -> _LeastSquares:
     """Least squares on differences, reduced by QR to as many rows as columns."""
-    known = ~np.isnan(costs)
+    is_known = ~np.isnan(costs)
     root = np.sqrt(sample_weight)[:, None]
-    target = (root * _differences(costs, known)).ravel()
-    columns = np.column_stack(
-        [(root * _differences(member, known)).ravel() for member in members]
-    ).astype(float)
-    basis, triangle = np.linalg.qr(columns)
-    return triangle, basis.T @ target
-
-
-def _drawn(
-    columns: FloatArray, target: FloatArray, count: int, strength: float
-) -> tuple[FloatArray, FloatArray]:
-    """The problem with one row more per member, which draws its weight towards a share of its own fit."""
-    own = columns[:, :count]
-    energy, along = np.square(own).sum(axis=0), np.maximum(own.T @ target, 0)
-    alone = along / np.where(energy > 0, energy, 1)
-    squares = alone * along
-    share = squares / (squares.sum() or 1.0)
-    factor = np.sqrt(strength * count * energy)
-    drawn = np.zeros((count, columns.shape[1]))
-    drawn[:, :count] = np.diag(factor)
-    return np.concatenate([columns, drawn]), np.concatenate([target, factor * alone * share])
+    target = (root * _known_differences(costs, is_known)).ravel()
+    columns = []
+    for prediction in predictions:
+        columns.append((root * _known_differences(prediction, is_known)).ravel())
+    basis, triangle = np.linalg.qr(np.column_stack(columns).astype(float))
+    return _LeastSquares(triangle, basis.T @ target)
 
 
 def products(
     expected: FloatArray, costs: FloatArray, sample_weight: FloatArray | None
 ) -> FloatArray:
     """Products (3,) of differences in expected cost and in cost: e.c, e.e and c.c, summed over rows."""
-    known = ~np.isnan(costs)
-    weight = np.ones((len(costs), 1)) if sample_weight is None else sample_weight[:, None]
-    e, c = (_differences(each.astype(np.float64), known) for each in (expected, costs))
+    is_known = ~np.isnan(costs)
+    weight = weights_or_ones(sample_weight, len(costs))[:, None]
+    e = _known_differences(expected.astype(np.float64), is_known)
+    c = _known_differences(costs.astype(np.float64), is_known)
     return np.array([(weight * e * c).sum(), (weight * e * e).sum(), (weight * c * c).sum()])
 
 
 def explained(sums: FloatArray) -> float:
     """Share of the squared differences in cost that the estimates explain, times the best factor.
 
+    ``sums`` are the ``products``; the share is ``(e.c)^2 / (e.e * c.c)``.
+
     >>> explained(np.array([2.0, 4.0, 2.0])), explained(np.array([-2.0, 4.0, 2.0]))
     (0.5, 0.0)
     """
-    along, energy, total = sums.tolist()
-    return max(along, 0.0) ** 2 / (energy * total) if energy > 0 and total > 0 else 0.0
+    expected_times_cost, expected_squared, cost_squared = sums.tolist()
+    if expected_squared <= 0 or cost_squared <= 0:
+        return 0.0
+    return max(expected_times_cost, 0.0) ** 2 / (expected_squared * cost_squared)
 
 
 def _or_means(weights: FloatArray) -> FloatArray:

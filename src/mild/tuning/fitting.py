@@ -53,10 +53,11 @@ def make_router(
     random_state: int | None,
     caller: Callable[..., Any] | None = None,
 ) -> Any:
-    """An unfitted router by its name; parameters that are None keep the router's own defaults.
+    """Create an unfitted router from its name; parameters that are None keep the router's defaults.
 
-    A router that is given as an object is returned as it is, and takes no parameters here. The arguments
-    of a ``caller`` that passes all others on may have been meant by an unknown one.
+    A router object is returned unchanged: it must come without parameters, and keeps its own
+    ``random_state``. ``caller`` is the public function that passed ``params`` on; where a parameter is not
+    known, the message also suggests the caller's own arguments.
     """
     if random_state is not None:
         check_integer("random_state", random_state, 0)
@@ -71,13 +72,13 @@ def make_router(
     check_option("router", router, ROUTERS)
     router_class = getattr(importlib.import_module("mild.routers"), ROUTERS[router])
     known = inspect.signature(router_class).parameters
-    given = {key: value for key, value in params.items() if value is not None}
-    for key in given:
+    set_params = {key: value for key, value in params.items() if value is not None}
+    for key in set_params:
         if key not in known:
             raise _unknown_parameter(key, params, router, router_class, caller)
     if "random_state" in known:
-        given.setdefault("random_state", random_state)
-    return router_class(**given)
+        set_params.setdefault("random_state", random_state)
+    return router_class(**set_params)
 
 
 def _unknown_parameter(
@@ -331,25 +332,27 @@ def settle_ties(router: Any) -> None:
 
     The index of an expert in a table follows from its name, which says nothing about its quality.
     """
-    given = router.get_params()
-    unset = [key for key, value in given.items() if key.endswith("ties") and value is None]
-    router.set_params(**dict.fromkeys(unset, "mean"))
+    unset_ties = {}
+    for key, value in router.get_params().items():
+        if key.endswith("ties") and value is None:
+            unset_ties[key] = "mean"
+    router.set_params(**unset_ties)
 
 
 def usual_shares(policy: Policy, features: Any, table: OutcomeTable) -> SharesInfo:
     """Shares of the experts in the decisions of a policy for some of the rows of a table."""
     step = 1 + table.rows // SHARE_ROWS
-    some = features[::step]
+    X = features[::step]
     mix = mix_of(policy)
     if mix is not None:
-        some = mix.with_draws(some, table.queries[::step])
+        X = mix.with_draws(X, table.queries[::step])
     names = table.expert_names
-    shares = expert_shares(policy.predict(some), len(names)).tolist()
-    return SharesInfo(some.shape[0], dict(zip(names, shares, strict=True)))
+    shares = expert_shares(policy.predict(X), len(names)).tolist()
+    return SharesInfo(X.shape[0], dict(zip(names, shares, strict=True)))
 
 
 def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
-    """A sentence where the saved router divides its training rows otherwise than held-out ones; or None.
+    """A sentence if the saved router asks an expert more or less often than in held-out rows; or None.
 
     ``held_out_shares`` (n_experts,) are those of the routers without a fold, which the verdict is on.
     """
@@ -373,19 +376,22 @@ def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None
     """
     index = TrainingQueryIndex.of(task.table)
     names = task.table.expert_names
-    found = fitted.calibration
+    calibration = fitted.calibration
+    calibration_info = None
     source = replace(source_of(fitted.model), novelty=fitted.novelty)
-    if found is not None and found.decides:
-        source = replace(source, policy=source.policy.calibrated(*found.numbers))
-    elif found is not None:
-        source = replace(source, calibration=found.numbers)
+    if calibration is not None:
+        calibration_info = CalibrationInfo.from_dict(calibration.as_dict())
+        if calibration.decides:
+            source = replace(source, policy=source.policy.calibrated(*calibration.numbers))
+        else:
+            source = replace(source, calibration=calibration.numbers)
     info = replace(
         task_info(task),
         estimator=source.info.estimator,
         data=DataInfo(fingerprint(fitted.features, task.costs), task.table.rows),
         hashes_complete=index.complete,
         shares=usual_shares(source.policy, fitted.features, task.table),
-        calibration=None if found is None else CalibrationInfo.from_dict(found.as_dict()),
+        calibration=calibration_info,
     )
     return replace(
         source,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -72,8 +72,11 @@ class LoggedOutcomes:
 
     def take(self, index: Any) -> LoggedOutcomes:
         """Some of the answers; a slice takes no memory."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        arrays = {name: one[index] for name, one in found.items() if isinstance(one, np.ndarray)}
+        arrays = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                arrays[field.name] = value[index]
         return replace(self, **arrays)
 
     def __repr__(self) -> str:
@@ -91,15 +94,20 @@ class CostWeights:
     @classmethod
     def of(cls, router: Router) -> CostWeights:
         """The cost that a router was made for; at a trade-off that meets a target, that of a dollar."""
-        cost, target = router.info.cost, router.info.target
-        price = None if cost is None else cost.price_weight
+        price_weight = 0.0
+        latency_weight = 0.0
+        betas: Mapping[str, float] = {}
+        cost = router.info.cost
+        if cost is not None:
+            price_weight = cost.price_weight or 0.0
+            latency_weight = cost.latency_weight or 0.0
+            betas = cost.beta or {}
+        target = router.info.target
         if target is not None and target.t is not None:
-            price = target.t
-        latency = None if cost is None else cost.latency_weight
-        beta = (cost and cost.beta) or {}
-        # A beta may be that of an expert that was removed.
-        of_experts = np.array([beta.get(name, 0.0) for name in router.expert_names])
-        return cls(price or 0.0, latency or 0.0, of_experts)
+            price_weight = target.t
+        # Looked up by name: a beta may be that of an expert that was removed.
+        beta = np.array([betas.get(name, 0.0) for name in router.expert_names])
+        return cls(price_weight, latency_weight, beta)
 
     def costs(self, logged: LoggedOutcomes) -> FloatArray:
         """(n,) what each logged answer cost; NaN where a term that counts is not known."""
@@ -165,33 +173,46 @@ def logged_weights(logged: LoggedOutcomes) -> FloatArray:
 def fit_candidate(
     router: Router, known: KnownRows, logged: LoggedOutcomes, weights: CostWeights
 ) -> Router:
-    """A router with the experts and features of another, from rows of a table and logged answers."""
-    logged_features = first_columns(logged.X, router.n_features)
-    X = np.concatenate([known.X, logged_features]) if len(known.X) else logged_features
+    """A router with the experts and features of another, from rows of a table and logged answers.
+
+    With heads ``e_k(x)`` of the error and ``d_k(x)`` of the dollars of expert ``k``, ``beta_k`` and the
+    price weight ``t``, an expert is expected to cost ``e_k(x) + t (d_k(x) + beta_k / t)``. Seconds are
+    added to ``beta_k`` at their mean.
+    """
+    X = first_columns(logged.X, router.n_features)
+    if len(known.X):
+        X = np.concatenate([known.X, X])
     if not len(X):
         return router
-    weight, p = logged_weights(logged), router.n_experts
+    weight = logged_weights(logged)
+    n_experts = router.n_experts
 
     def cells(matrix: FloatArray, values: FloatArray) -> Cells:
-        seen = np.flatnonzero(~np.isnan(values))
-        logged_cells = Cells(seen, logged.expert[seen].astype(np.intp), values[seen], weight[seen])
+        """The known values of the table, and those of the logged answers below them."""
+        rows = np.flatnonzero(~np.isnan(values))
+        logged_cells = Cells(rows, logged.expert[rows].astype(np.intp), values[rows], weight[rows])
         return Cells.of_matrix(matrix).joined(logged_cells, len(known.X))
 
-    errors = pooled_heads(X, cells(known.errors, logged.error), p)
-    dollars = relative_heads(X, cells(known.dollars, logged.dollars), p)
-    extra = weights.beta.copy()
+    errors = pooled_heads(X, cells(known.errors, logged.error), n_experts)
+    dollars = relative_heads(X, cells(known.dollars, logged.dollars), n_experts)
+    beta = weights.beta.copy()
     if weights.latency_weight:
-        seconds = relative_heads(X, cells(known.seconds, logged.latency), p)
-        extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
-    # Betas count by the price weight; without one, as errors.
-    dollar, kind = weights.price_weight, np.float32
+        seconds = relative_heads(X, cells(known.seconds, logged.latency), n_experts)
+        beta += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
+    error_intercept = errors.intercept
+    dollars_per_query = np.zeros_like(beta)
+    if weights.price_weight:
+        dollars_per_query = beta / weights.price_weight
+    else:
+        # A policy without a price weight ignores dollars, so betas are added to the errors.
+        error_intercept = error_intercept + beta
     policy = PricedPolicy(
-        errors.coef.astype(kind),
-        (errors.intercept + (0 if dollar else extra)).astype(kind),
-        dollars.coef.astype(kind),
-        dollars.intercept.astype(kind),
-        (extra / dollar if dollar else 0 * extra).astype(kind),
-        dollar,
+        errors.coef.astype(np.float32),
+        error_intercept.astype(np.float32),
+        dollars.coef.astype(np.float32),
+        dollars.intercept.astype(np.float32),
+        dollars_per_query.astype(np.float32),
+        weights.price_weight,
         "ridge",
         ranks=router.policy.ranks,
     )
@@ -226,6 +247,9 @@ def learned_router(
     """The router with another policy; of a cascade, the router without answers is replaced."""
     names = router.expert_names
     shares = expert_shares(policy.predict(X), len(names)).tolist()
+    price_head = None
+    if policy.price_coef.any() or policy.price_intercept.any():
+        price_head = "dollars"
     info = replace(
         router.info,
         estimator=EstimatorInfo("PooledHeads", {"clip": CLIP}),
@@ -234,16 +258,16 @@ def learned_router(
         shares=SharesInfo(len(X), dict(zip(names, shares, strict=True))),
         standard_errors=dict(zip(names, errors.standard_errors.tolist(), strict=True)),
         dropped_mix=dropped_mix(router),
-        price_head="dollars" if policy.price_coef.any() or policy.price_intercept.any() else None,
+        price_head=price_head,
     )
-    whole: Any = policy
+    new_policy: Any = policy
     tuned = tradeoff_of(router.policy)
     if tuned is not None:
         # It can be set to other targets, as before.
-        whole = replace(tuned, inner=policy, heads=policy)
+        new_policy = replace(tuned, inner=policy, heads=policy)
     if router.cascade is not None:
-        whole = router.cascade.with_direct(whole)
-    return replace(router, policy=whole, calibration=None, info=info)
+        new_policy = router.cascade.with_direct(new_policy)
+    return replace(router, policy=new_policy, calibration=None, info=info)
 
 
 def dropped_mix(router: Router) -> str | None:
@@ -260,7 +284,7 @@ def is_current(logged: LoggedOutcomes, newest: int = 20) -> BoolArray:
     """
     current = np.ones(len(logged), bool)
     for k in range(len(logged.expert_names)):
-        own: IntArray = np.flatnonzero((logged.expert == k) & (logged.reported >= 0))
-        known: Sequence[int] = np.unique(logged.reported[own[-newest:]]).tolist()
-        current[own] = np.isin(logged.reported[own], known)
+        answers: IntArray = np.flatnonzero((logged.expert == k) & (logged.reported >= 0))
+        current_versions = np.unique(logged.reported[answers[-newest:]])
+        current[answers] = np.isin(logged.reported[answers], current_versions)
     return current

@@ -66,17 +66,17 @@ class TuningRows:
     numbers: tuple[int, ...] = ()
 
     def each_part(self, fit: Callable[..., Any], message: str, *arguments: Any) -> list[Any]:
-        """``fit(task, part, *arguments)`` on all rows, and then without each fold."""
+        """``fit(task, selection, *arguments)`` on all rows, and then without each fold."""
         every_row = FoldFeatures(self.X, np.arange(self.task.table.rows), np.arange(0))
-        parts = [every_row, *self.folds]
+        selections = [every_row, *self.folds]
         fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(fit)(self.task, part, *arguments) for part in parts
+            delayed(fit)(self.task, selection, *arguments) for selection in selections
         )
         fitted = []
         for result in fits:
             fitted.append(result)
             if self.progress is not None:
-                self.progress(len(fitted), len(parts), message)
+                self.progress(len(fitted), len(selections), message)
         return fitted
 
     def unscaled(self, policy: Policy) -> Policy:

@@ -64,7 +64,7 @@ def _check_candidates(candidates: Any) -> None:
 
 
 def unused_with_target(search: RouterCV | None) -> list[str]:
-    """Settings that were given to a search and do nothing with a target: no families are searched.
+    """Settings of a search that have no effect with a target, because no families are searched then.
 
     >>> from mild.routers import RouterCV
     >>> unused_with_target(RouterCV(families="linear", cv=3, safe=True))
@@ -74,14 +74,14 @@ def unused_with_target(search: RouterCV | None) -> list[str]:
 
     if search is None:
         return []
-    given = search.get_params(deep=False)
+    settings = search.get_params(deep=False)
     defaults = RouterCV().get_params(deep=False)
     unused = []
     for field in fields(RouterCV):
         name = field.name
         # Values may be arrays, which have no single truth value when they are compared.
-        is_given = repr(given[name]) != repr(defaults[name])
-        if is_given and name not in USED_WITH_TARGET:
+        is_set = repr(settings[name]) != repr(defaults[name])
+        if is_set and name not in USED_WITH_TARGET:
             unused.append(name)
     return unused
 

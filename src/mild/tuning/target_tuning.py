@@ -319,20 +319,20 @@ class TargetFit:
 
     def verdict(self) -> Verdict:
         """The verdict on the point: its cost against the best constant, and whether it meets the target."""
-        judged = self.judged
-        verdict = self._verdict_on_cost(judged)
+        judged_point = self.judged
+        verdict = self._verdict_on_cost(judged_point)
         if self.target.wanted:
-            verdict = replace(verdict, target=self._target_verdict(judged))
-        return replace(verdict, left_out=_left_out(judged.task))
+            verdict = replace(verdict, target=self._target_verdict(judged_point))
+        return replace(verdict, left_out=_left_out(judged_point.task))
 
-    def _verdict_on_cost(self, judged: JudgedPoint) -> Verdict:
+    def _verdict_on_cost(self, judged_point: JudgedPoint) -> Verdict:
         """The mean cost of the point against that of the best constant, on the known rows."""
         names = self.expert_names
-        task = judged.task
-        known = judged.known
+        task = judged_point.task
+        known = judged_point.known
         constant = task.outcomes.take(known).best_constant()
         verdict = verdict_of_choices(
-            np.column_stack([judged.costs, task.costs[known, constant]]),
+            np.column_stack([judged_point.costs, task.costs[known, constant]]),
             np.zeros(int(known.sum()), np.intp),
             1,
             ["the router", names[constant]],
@@ -340,7 +340,7 @@ class TargetFit:
             counted=task.counted,
             confidence=self.request.search.confidence,
             random_state=self.request.random_state,
-            dollars=judged.dollars_over(constant),
+            dollars=judged_point.dollars_over(constant),
         )
         router = "the router"
         if self.point.uses_cascade:
@@ -352,10 +352,10 @@ class TargetFit:
             identical=self.point.expert == constant,
         )
 
-    def _target_verdict(self, judged: JudgedPoint) -> TargetVerdict:
+    def _target_verdict(self, judged_point: JudgedPoint) -> TargetVerdict:
         """What the point does of the target, with intervals for as many new queries."""
-        frontier = judged.frontier
-        point = judged.point
+        frontier = judged_point.frontier
+        point = judged_point.point
         confidence = self.request.search.confidence
         reference = frontier.best_expert
         share = float(self.held_out.asked_shares(self.point)[reference])
@@ -376,7 +376,7 @@ class TargetFit:
             reference_dollars_per_1000=frontier.reference.dollars,
             guarantee=self.target.guarantee,
             certified=is_certified,
-            judged_on=judged.rows_in_words,
+            judged_on=judged_point.rows_in_words,
         )
 
     def result(self, router: Router, verdict: Verdict, text: str) -> TuneResult:

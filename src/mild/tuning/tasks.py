@@ -78,9 +78,11 @@ class Task:
     @property
     def constant_expert(self) -> int | None:
         """The expert that was asked, and costs least, in every row; None if there is none."""
-        least = np.nanmin(self.costs, axis=1)
-        always: BoolArray = (self.costs == least[:, None]).all(axis=0)
-        return self.first_of(always) if always.any() else None
+        lowest_costs = np.nanmin(self.costs, axis=1)
+        always_cheapest: BoolArray = (self.costs == lowest_costs[:, None]).all(axis=0)
+        if not always_cheapest.any():
+            return None
+        return self.first_of(always_cheapest)
 
     def first_of(self, experts: BoolArray) -> int:
         """The expert of the lowest rank among equal ones, which are given as a mask (n_experts,)."""
@@ -90,21 +92,22 @@ class Task:
     @property
     def constant_reason(self) -> str | None:
         """Why there is nothing to route, in a sentence; None if there is something."""
-        expert, scores = self.constant_expert, self.table.scores
+        expert = self.constant_expert
         if expert is None:
             return None
+        scores = self.table.scores
         name = self.table.expert_names[expert]
         if scores.shape[1] == 1:
-            why = f"{name} is the only expert"
+            reason = f"{name} is the only expert"
         elif self.table.given_costs is not None:
-            why = f"in no row does another expert cost less than {name}"
+            reason = f"in no row does another expert cost less than {name}"
         elif np.all((scores == 1) | np.isnan(scores)):
-            why = "every expert that was asked is right in every row"
+            reason = "every expert that was asked is right in every row"
         elif np.all((scores == 0) | np.isnan(scores)):
-            why = "every expert that was asked is wrong in every row"
+            reason = "every expert that was asked is wrong in every row"
         else:
-            why = f"in no row does another expert cost less than {name}"
-        return f"there is nothing to route: {why}. The router always asks {name}."
+            reason = f"in no row does another expert cost less than {name}"
+        return f"there is nothing to route: {reason}. The router always asks {name}."
 
     @property
     def counted(self) -> str:
@@ -128,16 +131,19 @@ def make_task(
     Rows without any known cost are left out, and those without any price if the task must be ``priced``.
     """
     costs = terms.costs(table)
-    lost, unknown = np.isnan(costs).all(axis=1), terms.unknown(costs, table.scores)
+    left_out = np.isnan(costs).all(axis=1)
+    sentences = [terms.unknown(costs, table.scores)]
     if priced and table.prices is not None:
-        bare = np.isnan(table.prices).all(axis=1) & ~lost
-        also = left_out_rows(int(bare.sum()), 0, "price")
-        lost, unknown = lost | bare, " ".join(filter(None, [unknown, also])) or None
-    if lost.all():
+        without_price = np.isnan(table.prices).all(axis=1) & ~left_out
+        sentences.append(left_out_rows(int(without_price.sum()), 0, "price"))
+        left_out |= without_price
+    if left_out.all():
         rule = "must have at least one row in which a loss is known; it has none."
         raise InvalidInputError(f"the table {rule} Fill in the prices.", parameter="table")
-    if lost.any():
-        table, costs = replace(table.take(~lost), findings=table.findings), costs[~lost]
+    if left_out.any():
+        # What was unusual about the table is said of all of its rows.
+        table = replace(table.take(~left_out), findings=table.findings)
+        costs = costs[~left_out]
     return Task(
         table,
         terms.spelled(table),
@@ -145,7 +151,7 @@ def make_task(
         terms.formula(table),
         table.groups(group_column),
         group_column,
-        unknown,
+        " ".join(filter(None, sentences)) or None,
     )
 
 

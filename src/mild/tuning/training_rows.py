@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mild.artifact import Router, fingerprint
 from mild.core.arrays import BoolArray, FloatArray
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import OutcomeTable, read_part
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, counted, listed
 
@@ -26,7 +26,7 @@ def training_table(source: Any) -> OutcomeTable:
     """A table to learn from: as it is, or the training rows of what ``mild.read_outcomes`` takes."""
     if isinstance(source, OutcomeTable):
         return source
-    return read_outcomes(source, part="train")
+    return read_part(source, "train")
 
 
 def terms_of(router: Router) -> CostTerms | None:

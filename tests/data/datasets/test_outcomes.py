@@ -26,13 +26,13 @@ def test_the_questions_are_those_of_the_package():
     assert list(queries) == [row["query"] for row in questions.make_questions(1500, 0)]
 
 
-def test_every_expert_is_the_only_one_right_somewhere():
+def test_every_expert_is_alone_right_on_some_row():
     right = read_outcomes(outcomes_file()).scores == 1
     alone = right & (right.sum(axis=1, keepdims=True) == 1)
     assert (alone.sum(axis=0) >= 30).all()
 
 
-def test_rules_are_right_on_what_they_know_and_know_no_facts():
+def test_rules_are_right_on_sums_and_wrong_on_facts():
     table = read_outcomes(outcomes_file())
     family = np.array([source.split("/")[0] for source in table.column("source")])
     rules = table.scores[:, table.expert_names.index("rules")]

@@ -60,7 +60,7 @@ def test_one_region_crosses_a_border_between_classes():
     assert len(set(leading[best == 2])) >= 3
 
 
-def test_inputs_stay_on_the_line_and_classes_keep_their_shares(line):
+def test_inputs_lie_on_the_line_and_classes_have_their_shares(line):
     assert line.X.min() >= SPAN[0]
     assert line.X.max() <= SPAN[1]
     shares = np.bincount(line.labels) / len(line.labels)
@@ -102,7 +102,7 @@ def test_take_keeps_rows_together(plane):
     assert part.expert_names == plane.expert_names
 
 
-def test_halves_share_no_row_and_lose_none():
+def test_halves_contain_every_row_exactly_once():
     first, second = one_dimensional(101, random_state=0).halves(random_state=1)
     assert (len(first.X), len(second.X)) == (50, 51)
     assert np.array_equal(np.sort(np.concatenate([first.rows, second.rows])), np.arange(101))

@@ -14,7 +14,7 @@ from mild.data.formats.base import Layout, named_columns, seconds_per
         (["acc_a", "acc_b"], ["usd_b", "usd_a"]),
     ],
 )
-def test_what_is_left_without_shared_letters_pairs_columns(experts, columns):
+def test_columns_are_paired_by_what_differs_in_their_names(experts, columns):
     paired = named_columns("prices", columns, columns, experts)
     assert paired == dict(zip(experts, columns[::-1], strict=True))
 

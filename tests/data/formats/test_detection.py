@@ -35,7 +35,7 @@ def test_a_long_table_with_wide_columns_is_asked_about():
     assert read_outcomes(source, form="llmrouter").expert_names == ["m"]
 
 
-def test_no_shape_is_said_with_all_that_are_known():
+def test_the_error_lists_all_formats_where_none_fits():
     with pytest.raises(DataFileError) as caught:
         read_outcomes(pa.table({"prompt": ["a"], "a": [1], "b": [0]}))
     message = str(caught.value)
@@ -61,7 +61,7 @@ def test_a_form_that_does_not_fit_is_refused_with_its_rule(form):
     ("column", "meant"),
     [("corect__{}", "correct__a"), ("correct_{}", "correct__a"), ("scores__{}", "score__a")],
 )
-def test_where_all_scores_are_misspelt_the_right_name_is_said(column, meant):
+def test_the_error_suggests_the_right_name_where_all_scores_are_misspelt(column, meant):
     columns = {"prompt": ["x"], column.format("a"): [1], column.format("b"): [0]}
     with pytest.raises(DataFileError) as caught:
         read_outcomes(pa.table(columns | {"cost__a": [0.1], "cost__b": [0.2]}))

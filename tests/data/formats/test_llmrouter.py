@@ -43,7 +43,7 @@ def test_queries_and_models_keep_the_order_of_their_first_row(tmp_path):
     assert table.column("answer__n") == ["z", "y"]
 
 
-def test_a_column_of_the_query_that_rarely_differs_stays_one_and_is_counted():
+def test_a_column_that_rarely_differs_within_queries_stays_one_column_with_a_finding():
     rows = [
         {"query": f"q{i}", "model_name": m, "performance": 1.0, "task_name": f"t{i}", "answer": m}
         for i in range(40)
@@ -86,7 +86,7 @@ def test_prices_and_latencies_can_be_named():
         read_outcomes(source, form="llmrouter", scores="usd,cost")
 
 
-def test_a_pair_that_appears_twice_counts_by_its_mean_and_is_said():
+def test_a_repeated_pair_counts_by_its_mean_with_a_finding():
     rows = [*ROWS, ROWS[0] | {"performance": 0.0, "cost": 1.5}, ROWS[1]]
     table = read_outcomes(pa.Table.from_pylist(rows))
     np.testing.assert_array_equal(table.scores, [[0.5, 0.5], [np.nan, 0]])
@@ -130,7 +130,7 @@ def test_cells_that_break_their_rule_are_refused(rows, words):
         read_outcomes(pa.Table.from_pylist(rows))
 
 
-def test_what_is_not_there_is_named():
+def test_the_error_names_what_is_missing():
     with pytest.raises(DataFileError, match="one column of models; found query, performance"):
         read_outcomes(pa.table({"query": ["a"], "performance": [1.0]}), form="llmrouter")
     with pytest.raises(DataFileError, match="must have a column of the query"):

@@ -43,7 +43,7 @@ def as_long(columns):
 @pytest.mark.parametrize("query", ["prompt", "question", "query", "input", "Question", "Text"])
 @pytest.mark.parametrize("model", ["model", "expert", "model_name", "engine", "Model Name"])
 @pytest.mark.parametrize("score", ["score", "correct", "accuracy", "is_correct", "grade", "rating"])
-def test_usual_names_need_no_option(query, model, score):
+def test_usual_names_are_found_without_options(query, model, score):
     table = read_outcomes(long().rename_columns([query, model, score]))
     assert table.queries == ["a", "b"]
     np.testing.assert_array_equal(table.scores, [[1, 0], [0.5, 1]])
@@ -128,7 +128,7 @@ def test_records_in_a_long_table_are_a_question():
     assert "form='long' or form='records'" in str(error)
 
 
-@pytest.mark.parametrize("name", ["model_column", "answer_column", "id_column", "scores"])
+@pytest.mark.parametrize("name", ["model_column", "answer_column", "scores"])
 def test_a_column_that_is_not_there_is_refused(name):
     assert refusal(long(), **{name: "nothing"}).parameter == name
 
@@ -137,7 +137,7 @@ def test_scores_of_an_unusual_name_are_asked_for():
     assert "scores=" in str(refusal(long().rename_columns(["prompt", "model", "verdict"])))
 
 
-def test_the_mean_of_repeated_pairs_counts_and_is_said():
+def test_repeated_pairs_count_by_their_mean_with_a_finding():
     source = pa.concat_tables([long(), long().slice(0, 1).set_column(2, "score", [[0.0]])])
     np.testing.assert_array_equal(read_outcomes(source).scores, [[0.5, 0], [0.5, 1]])
     assert kinds(source)["conflicts"].count == 1
@@ -152,8 +152,6 @@ def test_an_id_tells_equal_queries_apart_unless_it_numbers_the_rows():
     numbered = read_outcomes(long(**same, id=[1, 2, 3, 4]))
     assert numbered.queries == ["a"]
     np.testing.assert_array_equal(numbered.scores, [[0.75, 0.5]])
-    named = read_outcomes(long(**same, case=[1, 1, 2, 2]), id_column="case")
-    np.testing.assert_array_equal(named.scores, apart.scores)
     # The same id with other queries does not join them.
     assert read_outcomes(long(id=[1, 1, 1, 1])).queries == ["a", "b"]
 
@@ -184,7 +182,7 @@ def test_a_long_table_is_tuned_as_its_wide_one(tmp_path):
      ("correct", "incorrect"), ("passed", "failed"), (True, False), (1, 0)],
 )  # fmt: skip
 @pytest.mark.parametrize("layout", ["long", "wide", "endings", "routellm", "nested", "records"])
-def test_right_and_wrong_are_words_in_every_layout(words, layout):
+def test_words_for_right_and_wrong_are_read_in_every_layout(words, layout):
     right, wrong = words
     tables = {
         "long": {**ROWS, "score": [right, wrong, wrong, right]},
@@ -212,17 +210,17 @@ def test_right_and_wrong_are_words_in_every_layout(words, layout):
     np.testing.assert_array_equal(table.scores, [[1, 0], [0, 1]])
 
 
-def test_other_words_are_no_scores():
+def test_other_words_are_refused_as_scores():
     error = refusal(long(score=["yes", "no", "perhaps", "no"]))
     assert "'perhaps'" in str(error)
     assert "yes and no" in str(error)
 
 
-def test_words_are_no_prices():
+def test_words_are_refused_as_prices():
     assert "numbers" in str(refusal(long(), prices="model"))
 
 
-def test_the_right_answer_yes_or_no_is_no_expert():
+def test_a_column_of_right_answers_yes_or_no_is_not_an_expert():
     source = pa.table({"question": ["a", "b"], "label": ["yes", "no"], "x": ["yes", "no"]})
     assert refusal(source).parameter == "form"
 

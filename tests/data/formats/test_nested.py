@@ -35,7 +35,7 @@ def test_objects_as_text_are_json_or_what_pandas_writes():
     assert table.queries == ["x", "y"]
 
 
-def test_numbers_as_text_are_numbers_and_it_is_said():
+def test_numbers_as_text_are_read_with_a_note():
     table = read_outcomes(
         pa.table(
             {"prompt": ["a", "b", "c"], "correct__x": ["1", "0.5", ""], "correct__y": [1, 0, 0]}
@@ -54,7 +54,7 @@ def test_numbers_as_text_are_numbers_and_it_is_said():
         ({"scores": ["good"]}, "form"),
     ],
 )
-def test_what_is_no_object_of_scores_is_refused(columns, parameter):
+def test_values_that_are_not_objects_of_scores_are_refused(columns, parameter):
     with pytest.raises(DataFileError) as caught:
         read_outcomes(pa.table({"query": ["x"], **columns}))
     assert caught.value.parameter == parameter

@@ -82,7 +82,7 @@ def test_a_compressed_file_and_a_pipe_are_read_too(name, tmp_path, monkeypatch):
         check(read_outcomes("-"))
 
 
-def test_without_openpyxl_a_workbook_is_answered_with_what_to_install(monkeypatch):
+def test_without_openpyxl_the_error_for_a_workbook_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(MissingExtraError) as caught:
         read_outcomes(SAMPLES / "wide.xlsx")

@@ -78,12 +78,19 @@ def test_fields_are_named_where_they_are_unusual(tmp_path):
         ({"responses": [{**ANSWERS[0], "correct": 1}]}, "scores=COLUMN"),
     ],
 )
-def test_what_cannot_be_told_is_refused(tmp_path, row, words):
+def test_ambiguous_records_are_refused(tmp_path, row, words):
     with pytest.raises(DataFileError, match=words):
         read_outcomes(written(tmp_path, [{"query": "a", **row}]))
 
 
-def test_one_object_with_a_score_is_no_model():
+def test_a_single_object_with_a_score_is_not_a_model():
     with pytest.raises(DataFileError) as caught:
         read_outcomes(pa.table({"query": ["a"], "meta": [{"score": 1, "run": 2}]}))
     assert caught.value.parameter == "form"
+
+
+def test_text_beside_the_records_is_not_read_as_an_answer(tmp_path):
+    models = {"x": {"score": 1}, "y": {"score": 0}, "judge": "strict"}
+    table = read_outcomes(written(tmp_path, [{"query": "a", "models": models}]))
+    assert table.expert_names == ["x", "y"]
+    np.testing.assert_array_equal(table.scores, [[1, 0]])

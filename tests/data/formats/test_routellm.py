@@ -10,7 +10,7 @@ from mild.data import read_outcomes
 from mild.errors import DataFileError
 
 
-def test_every_truth_is_a_model(tmp_path):
+def test_every_column_of_truth_values_is_a_model(tmp_path):
     path = tmp_path / "gsm8k.csv"
     path.write_text(
         "prompt,gpt-4-1106-preview,mistralai/Mixtral-8x7B,subject\na,True,False,x\nb,True,,y\n"
@@ -23,7 +23,7 @@ def test_every_truth_is_a_model(tmp_path):
     assert table.column("subject") == ["x", "y"]
 
 
-def test_one_truth_is_a_flag_unless_the_form_is_named():
+def test_a_single_column_of_truth_values_is_a_flag_unless_the_form_is_named():
     source = pa.table({"prompt": ["a"], "flagged": [True]})
     with pytest.raises(DataFileError, match="no shape fits"):
         read_outcomes(source)
@@ -35,12 +35,12 @@ def test_truths_beside_another_shape_are_flags():
     assert read_outcomes(source).form == "wide"
 
 
-def test_without_truths_it_is_none():
+def test_a_table_without_truth_values_is_not_routellm():
     with pytest.raises(DataFileError, match=r"cannot be read as RouteLLM .* found prompt, m"):
         read_outcomes(pa.table({"prompt": ["a"], "m": [1]}), form="routellm")
 
 
-def test_flags_are_no_models_and_models_are_named():
+def test_flags_are_not_models_and_a_note_names_the_models():
     flags = {"is_test": [True], "has_code": [False], "seen_flag": [True], "train": [True]}
     table = read_outcomes(pa.table({"prompt": ["a"], "weak": [True], "strong": [True], **flags}))
     assert table.expert_names == ["strong", "weak"]

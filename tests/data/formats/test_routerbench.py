@@ -37,7 +37,7 @@ def test_the_reading_is_explained():
     )
 
 
-def test_a_cost_without_a_score_is_left_and_said():
+def test_a_cost_without_a_score_is_kept_with_a_note():
     table = read_outcomes(pa.table(SOURCE | {"llama|total_cost": [1.0, 1.0]}))
     assert "because they have no score: llama" in table.explanation
     assert "llama|total_cost" in table.columns.column_names

@@ -157,7 +157,7 @@ def test_a_file_that_holds_no_prices_is_refused(tmp_path, content):
         ({"tokens": "in_*,out_*"}, "tokens"),
     ],
 )
-def test_what_is_not_there_is_named(options, parameter, monkeypatch):
+def test_the_error_names_what_is_missing(options, parameter, monkeypatch):
     monkeypatch.setattr("mild.data.formats.tokens._installed_prices", lambda: None)
     with pytest.raises(DataFileError) as caught:
         read_outcomes(SAMPLES / "tokens.csv", **options)

@@ -16,7 +16,7 @@ def test_right_and_wrong_in_any_type(values):
     np.testing.assert_array_equal(table.scores, [[1], [0]])
 
 
-def test_soft_scores_go_before_right_or_wrong_and_it_is_said():
+def test_soft_scores_are_preferred_to_right_or_wrong_with_a_note():
     table = read_outcomes(
         pa.table(
             {
@@ -42,7 +42,7 @@ def test_named_scores_decide_otherwise():
     np.testing.assert_array_equal(table.prices, [[2]])
 
 
-def test_other_columns_about_a_model_are_left_and_said():
+def test_other_columns_of_a_model_are_kept_with_a_note():
     table = read_outcomes(
         pa.table(
             {
@@ -172,14 +172,14 @@ def test_endings_beside_columns_of_models_are_a_question():
     assert read_outcomes(pa.table(truths)).expert_names == ["gpt", "llama"]
 
 
-def test_a_flag_is_no_expert():
+def test_a_flag_is_not_an_expert():
     columns = {"prompt": ["a"], "is_correct": [True], "total_score": [1.0], "x": [1]}
     with pytest.raises(DataFileError) as caught:
         read_outcomes(pa.table(columns))
     assert caught.value.parameter == "form"
 
 
-def test_another_score_beside_those_of_models_is_no_model():
+def test_a_score_with_another_ending_is_not_a_model():
     columns = {
         "query": ["a", "b"],
         "x_correct": [1, 0],

@@ -40,13 +40,13 @@ def test_lines_are_numbered_across_blocks():
     assert numbers == list(range(1, 30_001))
 
 
-def test_a_line_without_end_is_not_kept(monkeypatch):
+def test_an_endless_line_is_not_kept(monkeypatch):
     monkeypatch.setattr(streaming, "LONGEST_LINE", 100_000)
     assert lines_of(b"a\n" + b"x" * 500_000 + b"\nb\n") == [b"a", None, b"b"]
     assert lines_of(b"x" * 500_000) == [None]
 
 
-def test_what_has_arrived_is_given_at_once():
+def test_lines_are_given_as_soon_as_they_arrive():
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as source, os.fdopen(writing, "wb") as sink:
         found = read_blocks(source)

@@ -56,11 +56,11 @@ def test_bad_lines_say_why(line, reason):
         ([], "text"),
     ],
 )
-def test_the_first_line_tells_the_format(lines, kind):
+def test_the_format_is_found_from_the_first_line(lines, kind):
     assert find_format(lines).kind == kind
 
 
-def test_the_format_may_be_said():
+def test_the_format_may_be_given():
     assert find_format([b'"a"'], "text").read(b'"a"').content == '"a"'
     with pytest.raises(OptionError, match="format must be one of"):
         find_format([], "xml")
@@ -114,6 +114,6 @@ def test_a_query_is_found_by_its_field_or_the_recipe_of_the_router(form, line, c
         (LineFormat("json", vectors=True), b'{"embedding": [true]}', "list of numbers"),
     ],
 )
-def test_what_a_line_lacks_is_said(form, line, reason):
+def test_a_line_without_a_query_is_refused_with_the_reason(form, line, reason):
     with pytest.raises(BadLineError, match=reason):
         form.read(line)

@@ -48,7 +48,7 @@ def test_bad_lines_keep_their_place_and_are_reported(folders):
     assert found.bad == 2
 
 
-def test_nothing_in_gives_nothing_out(folders):
+def test_an_empty_stream_has_no_answers(folders):
     found, answers = routed(folders("linear"), b"")
     assert (found.queries, answers, found.lines) == (0, [], None)
 

@@ -62,9 +62,9 @@ def test_what_one_method_has_judged_another_takes_over(monkeypatch):
     X, costs = make_problem(150)
     judge, judged = search._judge_block, []
 
-    def counted(data, fold, block, candidates, *rest):
-        judged.extend(candidate.key for candidate in candidates)
-        return judge(data, fold, block, candidates, *rest)
+    def counted(data, fold, block, *rest):
+        judged.extend(candidate.key for candidate in block.values())
+        return judge(data, fold, block, *rest)
 
     monkeypatch.setattr(search, "_judge_block", counted)
     alone = run(X, costs, ("tune",), n_splits=1)
@@ -276,7 +276,7 @@ def test_an_interrupt_ends_the_comparison_and_not_only_a_search(monkeypatch):
     def stopped(self, candidates):
         self.interrupted = True
         self.candidates = candidates
-        self.made = np.ones((len(self.data.costs), len(candidates)), dtype=int)
+        self.choices = np.ones((len(self.data.costs), len(candidates)), dtype=int)
 
     monkeypatch.setattr(Search, "run", stopped)
     with pytest.raises(KeyboardInterrupt):

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mild_gateway.access.dollars import dollars_of, parts_of, shown_dollars
+from mild_gateway.access.accounts import ALL, Account, Claim, Denial, Settlement
+from mild_gateway.access.dollars import (
+    dollars_of,
+    dollars_or_none,
+    parts_of,
+    parts_or_none,
+    shown_dollars,
+)
 from mild_gateway.access.keys import ANONYMOUS, Caller, Callers, Key, revoked_key
-from mild_gateway.access.periods import DAY, periods_at
-from mild_gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
+from mild_gateway.access.periods import Period, periods_at
+from mild_gateway.access.store import AccessStore, StoreError
 from mild_gateway.access.writer import StoreWriter
 from mild_gateway.config import Settings
-from mild_gateway.experts.prices import Usage
 from mild_gateway.refusals import Refusal
 
-# The scope of all keys together.
-ALL = "*"
 # Seconds that a request may take, and after them until its reservation is charged in full.
 TOTAL_SECONDS = 600.0
 GRACE_SECONDS = 60.0
@@ -29,16 +32,23 @@ _WATCHED_SECONDS = 30.0
 class Reservation:
     """Money reserved for one request, in billionths of a dollar, until it is settled or released.
 
-    ``parts`` are the rows of the store that make it up, by id and amount; ``credit`` is what was allowed
-    while the store was lost.
+    ``parts`` are the rows of the store that make it up, by id and amount.
     """
 
-    def __init__(self, accounts: Sequence[Account], budgets: Sequence[int | None]) -> None:
+    def __init__(
+        self, scope: str, accounts: Sequence[Account], budgets: Sequence[int | None]
+    ) -> None:
+        self.scope = scope
         self.accounts = accounts
         self.budgets = budgets
         self.parts: list[tuple[str, int]] = []
-        self.amount = self.credit = 0
+        self.amount = 0
         self.is_open = True
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any of its accounts has a budget."""
+        return any(budget is not None for budget in self.budgets)
 
 
 class Access:
@@ -51,6 +61,8 @@ class Access:
         reservation = await access.reserve(caller, at_most)       # 402, 429, 503
         ...
         access.settle(reservation, real)                          # 0.0 releases it
+
+    While the store is lost, every request is refused.
     """
 
     def __init__(
@@ -60,35 +72,25 @@ class Access:
         clock: Callable[[], float] = time.time,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:
-        limits = settings.access
+        if store is None:
+            store = AccessStore(settings.store, clock)
         self._clock = clock
-        self._sheds = settings.sheds
-        self._workers = settings.workers
         # Pays for grades; no key has its name.
         self.grader = None
         if settings.grading is not None:
-            budget = parts_of(settings.grading.budget_day)
-            self.grader = Key("(grader)", b"(grader)", "", 0.0, budget_day=budget)
-        self._writer = StoreWriter(
-            AccessStore(settings.store, clock) if store is None else store,
-            total_seconds + GRACE_SECONDS,
-            self._watched,
-            self._use_keys,
-        )
+            grading_budget = parts_of(settings.grading.budget_day)
+            self.grader = Key("(grader)", b"(grader)", "", 0.0, budget_day=grading_budget)
         self._callers = Callers(settings)
-        self._budgets = tuple(
-            None if dollars is None else parts_of(dollars)
-            for dollars in (limits.budget_day, limits.budget_month)
+        self._writer = StoreWriter(
+            store, total_seconds + GRACE_SECONDS, self._watched_periods, self._use_keys
         )
-        self._always_reserves = any(budget is not None for budget in self._budgets) and all(
-            expert.price.of(Usage(1, 1)) > 0 for expert in settings.experts
+        # Those of all keys together, for the day and the month.
+        self._budgets = (
+            parts_or_none(settings.access.budget_day),
+            parts_or_none(settings.access.budget_month),
         )
-        # What may be spent in a day while the store is lost.
-        self._allowance = self._credit = parts_of(limits.lost_allowance)
-        self._renews = 0.0
-        # Until when a scope has no request left; times of requests admitted without the store.
+        # Until when a scope has no request left.
         self._full_until: dict[str, float] = {}
-        self._admitted: dict[str, deque[float]] = {}
         self._watched_until = 0.0
         # What ends a running request, by whose it is.
         self._running: dict[Callable[[], None], Caller] = {}
@@ -101,10 +103,7 @@ class Access:
     @property
     def refuses_all(self) -> bool:
         """Whether every request is refused because the store is lost."""
-        if self.trouble is None:
-            return False
-        renewed = self._allowance and self._clock() >= self._renews
-        return self._sheds or (self._always_reserves and not self._credit and not renewed)
+        return self.trouble is not None
 
     async def start(self) -> None:
         """Open the store and read the keys. Raises MildError if the store cannot be used."""
@@ -124,26 +123,21 @@ class Access:
         return self._callers.count <= 1
 
     async def admit(self, caller: Caller) -> None:
-        """Count a request of the minute. Refusal 429 if that is full, 503 if the store cannot be asked."""
-        if self._sheds and self._writer.trouble is not None:
+        """Count a request of the minute. Refusal 429 if that is full, 503 if the store is lost."""
+        if self._writer.trouble is not None:
             raise _unavailable()
-        rate = caller.requests_per_minute
-        if rate is None:
+        if caller.requests_per_minute is None:
             return
         wait = self._full_until.get(caller.scope, 0.0) - self._clock()
-        # Not longer than that, even if the clock was set back.
-        if 0.0 < wait <= WINDOW:
+        if wait > 0:
             raise _too_many(caller, wait)
-        claim = Claim(self._writer.new_id(), (), (), 0, caller.scope, rate)
-        try:
-            await self._writer.claim(claim)
-        except StoreError:
-            if self._sheds:
-                raise _unavailable() from None
-            self._admit_alone(caller, rate)
-        if claim.denial is not None:
-            self._full_until[caller.scope] = self._clock() + claim.denial.wait
-            raise _too_many(caller, claim.denial.wait)
+        claim = Claim(
+            self._writer.new_id(), (), (), 0, scope=caller.scope, rate=caller.requests_per_minute
+        )
+        denial = await self._ask(claim)
+        if denial is not None:
+            self._full_until[caller.scope] = self._clock() + denial.wait
+            raise _too_many(caller, denial.wait)
 
     def watch(self, caller: Caller, end: Callable[[], None]) -> None:
         """Call ``end``, until ``unwatch(end)``, when the key is revoked; Refusal 401 if it was already."""
@@ -155,75 +149,62 @@ class Access:
         """The request has ended."""
         self._running.pop(end, None)
 
+    def has_budget(self, caller: Caller) -> bool:
+        """Whether a budget limits what this caller spends."""
+        budgets = (caller.budget_day, caller.budget_month, *self._budgets)
+        return any(budget is not None for budget in budgets)
+
     async def reserve(self, caller: Caller, dollars: float) -> Reservation:
         """Reserve the most that a request may cost.
 
         Refusal 429 if a budget is held by open requests; 402 if too little of it is left; 503 if the store
-        cannot be asked.
+        is lost.
         """
-        now = self._clock()
-        periods = periods_at(now)
-        # Also of a day before, if the clock was set back.
-        if not 0 < self._renews - now <= DAY:
-            self._renews = periods[0].renews
-            self._credit = self._allowance
-        accounts = [Account(scope, one.name) for scope in (caller.scope, ALL) for one in periods]
+        day, month = periods_at(self._clock())
+        accounts = [
+            Account(caller.scope, day.name),
+            Account(caller.scope, month.name),
+            Account(ALL, day.name),
+            Account(ALL, month.name),
+        ]
         budgets = (caller.budget_day, caller.budget_month, *self._budgets)
-        reservation = Reservation(accounts, budgets)
-        await self._claim(reservation, parts_of(dollars))
+        reservation = Reservation(caller.scope, accounts, budgets)
+        await self._add_to(reservation, parts_of(dollars))
         return reservation
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
         """Raise the reserved amount to ``dollars``, for an expert that may cost more; as ``reserve``."""
-        more = parts_of(dollars) - reservation.amount
-        if more > 0 and reservation.is_open:
-            await self._claim(reservation, more)
+        missing = parts_of(dollars) - reservation.amount
+        if missing > 0 and reservation.is_open:
+            await self._add_to(reservation, missing)
 
-    async def _claim(self, reservation: Reservation, amount: int) -> None:
+    async def _add_to(self, reservation: Reservation, amount: int) -> None:
         # Without a budget nothing is held; what is spent is counted when it is settled.
-        if amount and any(budget is not None for budget in reservation.budgets):
-            claim = Claim(self._writer.new_id(), reservation.accounts, reservation.budgets, amount)
-            try:
-                await self._writer.claim(claim)
-            except StoreError:
-                self._go_on_without_store(reservation, amount)
-            else:
-                if claim.denial is not None:
-                    raise self._too_dear(reservation, *claim.denial[1:], amount)
-                if reservation.is_open:
-                    reservation.parts.append((claim.id, amount))
-                else:
-                    # It was settled while more was asked for.
-                    self._writer.settle(Settlement([(claim.id, amount)], claim.accounts, 0))
+        if amount and reservation.is_limited:
+            await self._hold(reservation, amount)
         reservation.amount += amount
 
-    def _go_on_without_store(self, reservation: Reservation, amount: int) -> None:
-        """What the settings allow to be spent while the store is lost."""
-        if self._sheds or not self._credit:
-            raise _unavailable() from None
-        pairs = zip(reservation.accounts, reservation.budgets, strict=True)
-        for i, (account, budget) in enumerate(pairs):
-            known = self._writer.total(account)
-            # Known to be spent, whatever others have spent since.
-            if budget is not None and known.spent + known.held + amount > budget:
-                raise self._too_dear(reservation, i, known.spent, amount) from None
-        if amount > self._credit:
-            raise _unavailable() from None
-        self._credit -= amount
-        reservation.credit += amount
+    async def _hold(self, reservation: Reservation, amount: int) -> None:
+        claim = Claim(self._writer.new_id(), reservation.accounts, reservation.budgets, amount)
+        if not self.has_one_caller:
+            claim.holder = reservation.scope
+        denial = await self._ask(claim)
+        if denial is not None:
+            raise self._short_of_money(claim, denial, reservation.amount + amount)
+        part = (claim.id, amount)
+        if reservation.is_open:
+            reservation.parts.append(part)
+        else:
+            # It was settled while more was asked for.
+            self._writer.settle(Settlement([part], claim.accounts, 0))
 
-    def _admit_alone(self, caller: Caller, limit: int) -> None:
-        """While the store is lost, each worker has its share of the minute."""
-        share = limit // max(self._workers, self._writer.workers)
-        if not share:
-            raise _unavailable()
-        now = self._clock()
-        times = self._admitted.setdefault(caller.scope, deque())
-        while times and not 0.0 <= now - times[0] < 60.0:
-            times.popleft()
-        if len(times) >= share:
-            raise _too_many(caller, times[0] + 60.0 - now)
-        times.append(now)
+    async def _ask(self, claim: Claim) -> Denial | None:
+        """What the store decides; Refusal 503 if it is lost."""
+        try:
+            await self._writer.claim(claim)
+        except StoreError:
+            raise _unavailable() from None
+        return claim.denial
 
     def settle(self, reservation: Reservation, dollars: float | None) -> None:
         """End a reservation with the real cost; None, NaN or a negative number charges all of it."""
@@ -233,8 +214,6 @@ class Access:
         amount = reservation.amount
         if dollars is not None and math.isfinite(dollars) and dollars >= 0:
             amount = parts_of(dollars)
-        unused = max(0, min(reservation.credit, reservation.amount - amount))
-        self._credit = min(self._allowance, self._credit + unused)
         if reservation.parts or amount:
             self._writer.settle(Settlement(tuple(reservation.parts), reservation.accounts, amount))
 
@@ -247,63 +226,66 @@ class Access:
         now = self._clock()
         self._watched_until = now + _WATCHED_SECONDS
         day, month = periods_at(now)
-
-        def lines(scope: str, budgets: Sequence[int | None]) -> dict[str, Any]:
-            found: dict[str, Any] = {}
-            for period, budget in zip((day, month), budgets, strict=True):
-                total = self._writer.total(Account(scope, period.name))
-                found[period.window] = {
-                    **{name: dollars_of(value) for name, value in total._asdict().items()},
-                    "budget": None if budget is None else dollars_of(budget),
-                }
-            return found
-
-        keys = {}
-        for caller in (*self._callers, *([self.grader] if self.grader else [])):
-            found = lines(caller.scope, (caller.budget_day, caller.budget_month))
-            if caller.scope != ANONYMOUS or found["month"]["spent"]:
-                keys[caller.name] = found
+        callers = list(self._callers)
+        if self.grader is not None:
+            callers.append(self.grader)
+        spend_of_keys = {}
+        for caller in callers:
+            budgets = (caller.budget_day, caller.budget_month)
+            spend = self._spend_of(caller.scope, (day, month), budgets)
+            if caller.scope != ANONYMOUS or spend["month"]["spent"]:
+                spend_of_keys[caller.name] = spend
         return {
             "day": {"name": day.name, "renews": day.renews},
             "month": {"name": month.name, "renews": month.renews},
-            "all": lines(ALL, self._budgets),
-            "keys": keys,
+            "all": self._spend_of(ALL, (day, month), self._budgets),
+            "keys": spend_of_keys,
             "trouble": self.trouble,
         }
 
-    def _watched(self) -> list[str]:
+    def _spend_of(
+        self, scope: str, periods: Sequence[Period], budgets: Sequence[int | None]
+    ) -> dict[str, Any]:
+        """By window, what was spent and held of the budget."""
+        spend: dict[str, Any] = {}
+        for period, budget in zip(periods, budgets, strict=True):
+            total = self._writer.total(Account(scope, period.name))
+            spend[period.window] = {
+                "spent": dollars_of(total.spent),
+                "held": dollars_of(total.held),
+                "lost": dollars_of(total.lost),
+                "budget": dollars_or_none(budget),
+            }
+        return spend
+
+    def _watched_periods(self) -> list[str]:
+        """The day and month whose totals are read, at the start and while somebody looks at them."""
         now = self._clock()
-        # At the start, too: what is known to be spent is closed if the store is lost.
         if now >= self._watched_until and self._writer.totals:
             return []
         return [period.name for period in periods_at(now)]
 
-    def _too_dear(self, reservation: Reservation, place: int, spent: int, amount: int) -> Refusal:
-        """Too little money: spent, or only held by open requests."""
-        account, budget = reservation.accounts[place], reservation.budgets[place] or 0
-        window, _, renews = periods_at(self._clock())[place % 2]
-        whose = "The gateway's budget"
-        if account.scope != ALL:
-            whose = f"The budget of {account.scope.removeprefix('key:')}"
-        left = max(0, budget - spent)
-        if amount <= left:
-            return Refusal(
-                429,
-                f"{whose} for the {window} has enough left for this request, which may cost "
-                f"{shown_dollars(amount)}, but requests in progress have reserved too much of it; "
-                "try again in 1 second.",
-                code="budget_held",
-                retry_after=1.0,
-            )
-        until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(renews))
-        smaller = "; a request with a smaller max_tokens may fit now" if left else ""
-        return Refusal(
-            402,
-            f"{whose} for the {window} is {shown_dollars(budget)}, of which {shown_dollars(left)} is left; "
-            f"this request may cost {shown_dollars(amount)}. It renews at {until}{smaller}.",
-            code="insufficient_quota",
-            retry_after=renews - self._clock(),
-        )
+    def _short_of_money(self, claim: Claim, denial: Denial, request_amount: int) -> Refusal:
+        """Too little money: spent, held by open requests, or more than the share of one key.
+
+        ``request_amount`` is what the whole request may cost, with what it has reserved before.
+        """
+        account = claim.accounts[denial.account]
+        budget = claim.budgets[denial.account] or 0
+        now = self._clock()
+        # The accounts are those of day and month in turn.
+        period = periods_at(now)[denial.account % 2]
+        left = max(0, budget - denial.spent)
+        if account.scope == ALL:
+            owner = "the gateway's budget"
+        else:
+            owner = f"the budget of {account.scope.removeprefix('key:')}"
+        budget_name = f"{owner} for the {period.window}"
+        if denial.over_share and 2 * request_amount > left:
+            return _over_half(budget_name, left, request_amount, period, now)
+        if denial.over_share or claim.amount <= left:
+            return _held(budget_name, claim.amount, denial.over_share)
+        return _used_up(budget_name, budget, left, claim.amount, period, now)
 
     def _use_keys(self, keys: list[Key], salt: bytes) -> None:
         self._callers.use(keys, salt)
@@ -311,6 +293,53 @@ class Access:
         for end, caller in list(self._running.items()):
             if not self._callers.knows(caller):
                 end()
+
+
+def _held(budget_name: str, amount: int, over_share: bool) -> Refusal:
+    holders = "requests in progress have reserved too much of it"
+    if over_share:
+        holders = "the requests in progress of this key have reserved half of what is left of it"
+    return Refusal(
+        429,
+        f"{_capitalized(budget_name)} has enough left for this request, which may cost "
+        f"{shown_dollars(amount)}, but {holders}; try again in 1 second.",
+        code="budget_held",
+        retry_after=1.0,
+    )
+
+
+def _over_half(budget_name: str, left: int, amount: int, period: Period, now: float) -> Refusal:
+    return Refusal(
+        402,
+        f"This request may cost {shown_dollars(amount)}, and {shown_dollars(left)} is left of "
+        f"{budget_name}, of which one key may reserve at most half while there are other keys. It renews "
+        f"at {_renewal(period)}; a request with a smaller max_tokens may fit now.",
+        code="insufficient_quota",
+        retry_after=period.renews - now,
+    )
+
+
+def _used_up(
+    budget_name: str, budget: int, left: int, amount: int, period: Period, now: float
+) -> Refusal:
+    advice = ""
+    if left:
+        advice = "; a request with a smaller max_tokens may fit now"
+    return Refusal(
+        402,
+        f"{_capitalized(budget_name)} is {shown_dollars(budget)}, of which {shown_dollars(left)} is left; "
+        f"this request may cost {shown_dollars(amount)}. It renews at {_renewal(period)}{advice}.",
+        code="insufficient_quota",
+        retry_after=period.renews - now,
+    )
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _renewal(period: Period) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(period.renews))
 
 
 def _too_many(caller: Caller, wait: float) -> Refusal:

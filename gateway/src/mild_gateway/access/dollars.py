@@ -25,8 +25,23 @@ def parts_of(dollars: float, parameter: str = "dollars") -> int:
     return math.ceil(parts - max(1e-3, parts * 2.0**-51))
 
 
+def parts_or_none(dollars: float | None, parameter: str = "dollars") -> int | None:
+    """Billionths of a dollar of a budget; None, for no budget, stays None."""
+    if dollars is None:
+        return None
+    return parts_of(dollars, parameter)
+
+
 def dollars_of(parts: int) -> float:
+    """Dollars of billionths."""
     return parts / BILLION
+
+
+def dollars_or_none(parts: int | None) -> float | None:
+    """Dollars of a budget; None, for no budget, stays None."""
+    if parts is None:
+        return None
+    return dollars_of(parts)
 
 
 def shown_dollars(parts: int) -> str:

@@ -17,14 +17,14 @@ from mild_gateway.config import Settings
 from mild_gateway.refusals import Refusal
 
 PREFIX = "mild-"
-# Scope in which requests without a key are counted.
+# Scope and name under which requests without a key are counted.
 ANONYMOUS = "anonymous"
 # Names under which metrics and ledger count requests without a key, and all keys together.
-_RESERVED = (ANONYMOUS, "all")
+_RESERVED_NAMES = (ANONYMOUS, "all")
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 # Longer ones are no keys of ours and are not hashed.
-_MOST_CHARACTERS = 512
+_MAX_CHARACTERS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ class Key:
     @property
     def scope(self) -> str:
         """In which its requests and its money are counted."""
-        return f"key:{self.name}" if self.digest else ANONYMOUS
+        if not self.digest:
+            return ANONYMOUS
+        return f"key:{self.name}"
 
 
 # Whose request it is.
@@ -59,10 +61,9 @@ class Callers:
     """The keys that are valid now."""
 
     def __init__(self, settings: Settings) -> None:
-        limits = settings.access
         self._needs_key = settings.requires_key
-        self._default = limits.requests_per_minute
-        self._anonymous = Key(limits.anonymous, b"", "", 0.0, requests_per_minute=self._default)
+        self._default_rate = settings.access.requests_per_minute
+        self._anonymous = Key(ANONYMOUS, b"", "", 0.0, requests_per_minute=self._default_rate)
         self._known: dict[bytes, Caller] = {}
         self._salt = b""
 
@@ -73,25 +74,32 @@ class Callers:
     @property
     def count(self) -> int:
         """How many callers there may be; all without a key are one."""
-        return len(self._known) + (not self._needs_key)
+        count = len(self._known)
+        if not self._needs_key:
+            count += 1
+        return count
 
     def knows(self, caller: Caller) -> bool:
         """Whether the key of a caller is still valid."""
         return not caller.digest or caller.digest in self._known
 
     def use(self, keys: Iterable[Key], salt: bytes) -> None:
+        """Know these keys, and no others, from now on."""
+        known = {}
+        for key in keys:
+            if key.revoked is not None:
+                continue
+            if key.requests_per_minute is None:
+                key = replace(key, requests_per_minute=self._default_rate)
+            known[key.digest] = key
+        self._known = known
         self._salt = salt
-        self._known = {
-            key.digest: replace(key, requests_per_minute=key.requests_per_minute or self._default)
-            for key in keys
-            if key.revoked is None
-        }
 
     def identify(self, authorization: str | None) -> Caller:
         """The caller, by the value of the Authorization header; Refusal 401."""
         scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
-        if token and len(token) <= _MOST_CHARACTERS and scheme.lower() == "bearer":
+        if token and len(token) <= _MAX_CHARACTERS and scheme.lower() == "bearer":
             # Found by its hash: the time that takes says nothing about the keys.
             caller = self._known.get(digest_of(token, self._salt))
             if caller is not None:
@@ -110,10 +118,12 @@ def revoked_key() -> Refusal:
 
 
 def invalid_key(message: str) -> Refusal:
+    """The answer to a request that needs a valid key."""
     return Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
 def new_key() -> str:
+    """A key that nobody can guess."""
     return PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
 
 
@@ -134,10 +144,10 @@ def check_key_name(name: str) -> str:
             "the name of a key must be up to 64 letters, digits and . _ @ -, and begin with a letter "
             f"or digit; got {name!r}."
         )
-    if name in _RESERVED:
+    if name in _RESERVED_NAMES:
         raise InvalidInputError(
-            f"the name of a key must not be {' or '.join(_RESERVED)}: metrics and ledger use these for "
-            f"requests without a key and for all keys together; got {name!r}.",
+            f"the name of a key must not be {' or '.join(_RESERVED_NAMES)}: metrics and ledger use these "
+            f"for requests without a key and for all keys together; got {name!r}.",
             code="reserved_key_name",
         )
     return name

@@ -22,10 +22,12 @@ class Period(NamedTuple):
 def periods_at(now: float) -> tuple[Period, Period]:
     """The day and the month, in UTC, of a moment."""
     moment = time.gmtime(now)
-    year, month = moment.tm_year, moment.tm_mon
-    following = (year + 1, 1) if month == 12 else (year, month + 1)
+    month_name = f"{moment.tm_year:04d}-{moment.tm_mon:02d}"
+    day_name = f"{month_name}-{moment.tm_mday:02d}"
     tomorrow = (int(now // DAY) + 1) * DAY
-    return (
-        Period("day", f"{year:04d}-{month:02d}-{moment.tm_mday:02d}", tomorrow),
-        Period("month", f"{year:04d}-{month:02d}", calendar.timegm((*following, 1, 0, 0, 0))),
-    )
+    if moment.tm_mon == 12:
+        next_month = (moment.tm_year + 1, 1)
+    else:
+        next_month = (moment.tm_year, moment.tm_mon + 1)
+    month_end = calendar.timegm((*next_month, 1, 0, 0, 0))
+    return Period("day", day_name, tomorrow), Period("month", month_name, month_end)

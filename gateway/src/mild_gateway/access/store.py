@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
@@ -18,71 +18,37 @@ import sqlalchemy as sa
 
 from mild.errors import DataFileError, InvalidInputError, MildError
 from mild_gateway.access import tables
+from mild_gateway.access.accounts import (
+    NOTHING,
+    WINDOW,
+    Account,
+    Batch,
+    Books,
+    Settlement,
+    Totals,
+)
 from mild_gateway.access.keys import Key
 from mild_gateway.access.tables import accounts, keys, processes, request_counts, reservations
 from mild_gateway.database import CommitUnknownError, DatabaseError
 from mild_gateway.database.engine import (
-    MEMORY,
     Database,
     Location,
-    file_identity,
     insert_from_json,
     open_database,
     shown_place,
     upsert,
     upsert_from_json,
 )
+from mild_gateway.database.sqlite import MEMORY
 
-# Seconds that are counted, the current one and 60 before it: no 60 seconds have more than the limit.
-WINDOW = 61
 # Seconds after which a process that is silent is not counted.
-_SILENT = 60.0
+_SILENT_SECONDS = 60.0
 # Seconds within which a process that lives refreshes, with room for a slow one.
-_ALIVE = 3.0
+_ALIVE_SECONDS = 3.0
 # Expired reservations that are charged at a time.
-_EXPIRED = 1000
+_EXPIRED_PORTION = 1000
 # How long it is known, beyond the deadline of reservations, that a transaction has happened.
 _MARKER_SECONDS = 7 * 86_400.0
-
-_NOTHING = {"spent": 0, "held": 0, "lost": 0}
-
-
-def _given(name: str) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, expanding=True)
-
-
-_COUNTS = sa.select(request_counts).where(request_counts.c.scope.in_(_given("scopes")))
-
-
-@cache
-def _reading(now: sa.ColumnElement[float]) -> sa.CompoundSelect[Any]:
-    """Lock reservations by id, then accounts by name: all workers in one order.
-
-    The time is read behind each lock: whoever had to wait is counted in the second in which it goes on.
-    """
-    id, names = reservations.c.id, (accounts.c.scope, accounts.c.period)
-    ending = sa.select(id).where(id.in_(_given("ids"))).order_by(id)
-    touched = sa.select(accounts).where(sa.tuple_(*names).in_(_given("names"))).order_by(*names)
-    ended, locked = (one.with_for_update().subquery() for one in (ending, touched))
-    zero: Any = sa.literal_column("0")
-    time = now.label("now")
-    end = sa.select(ended.c.id.label("scope"), sa.null().label("period"), zero, zero, zero, time)
-    return sa.union_all(end, sa.select(locked, time))
-
-
-@cache
-def _writing(dialect: str) -> list[Any]:
-    """Delete and insert reservations, count requests, change accounts: in PostgreSQL one statement."""
-    first = [
-        reservations.delete().where(reservations.c.id.in_(_given("ids"))),
-        insert_from_json(dialect, reservations),
-        upsert_from_json(dialect, request_counts, replace=("requests",)),
-    ]
-    last = upsert_from_json(dialect, accounts, replace=Totals._fields)
-    if dialect == "postgresql":
-        return [last.add_cte(*(one.cte() for one in first))]
-    return [*first, last]
-
 
 Result = TypeVar("Result")
 
@@ -91,67 +57,12 @@ class StoreError(MildError, OSError):
     """The store cannot be used; in one sentence."""
 
 
-class Account(NamedTuple):
-    """Whose money, and of which day or month."""
+class LockedRows(NamedTuple):
+    """What a batch finds under its locks: the time, the reservations that are open, and the accounts."""
 
-    scope: str
-    period: str
-
-
-class Totals(NamedTuple):
-    """An account over all workers: spent, held for open requests, and the part of spent that expired."""
-
-    spent: int
-    held: int
-    lost: int
-
-
-class Denial(NamedTuple):
-    """Why a claim was denied: seconds to wait for the rate limit, or place and spend of a short account."""
-
-    wait: float = 0.0
-    account: int = 0
-    spent: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Claim:
-    """A request that asks for money and for one request of the minute; both are granted, or none.
-
-    ``budgets`` are those of ``accounts``, and ``rate`` the requests that ``scope`` may make in a minute;
-    None is no limit. ``denial`` is None if the claim was granted.
-    """
-
-    id: str
-    accounts: Sequence[Account]
-    budgets: Sequence[int | None]
-    amount: int
-    scope: str = ""
-    rate: int | None = None
-    denial: Denial | None = None
-
-
-class Settlement(NamedTuple):
-    """Reservations that end, by id and amount, and what was spent."""
-
-    parts: Sequence[tuple[str, int]]
-    accounts: Sequence[Account]
-    cost: int
-    lost: bool = False
-
-
-@dataclass(slots=True)
-class Batch:
-    """One transaction of a worker.
-
-    Its ``id`` is inserted as a reservation of nothing, and deleted by the worker's next transaction: after
-    a commit whose outcome is unknown, it tells whether the transaction has happened.
-    """
-
-    id: str
-    previous: str | None = None
-    claims: Sequence[Claim] = ()
-    settlements: Sequence[Settlement] = ()
+    now: float
+    open_ids: set[str]
+    totals: dict[Account, Totals]
 
 
 @dataclass(slots=True)
@@ -159,7 +70,6 @@ class StoreState:
     """What a worker asks once a second; ``keys`` and ``totals`` are None where they were not read."""
 
     keys_version: int
-    workers: int
     keys: list[Key] | None = None
     salt: bytes = b""
     totals: dict[Account, Totals] | None = None
@@ -180,10 +90,9 @@ class AccessStore:
         self._patience = patience
         self._is_open = False
         self._database: Database | None = None
-        self._salt: bytes | None = None
 
     def open(self) -> None:
-        """Connect; create or migrate the tables where needed."""
+        """Connect; create the tables where needed."""
         try:
             self._connected()
         except DatabaseError as error:
@@ -191,6 +100,7 @@ class AccessStore:
         self._is_open = True
 
     def close(self) -> None:
+        """Close the connection."""
         self._is_open = False
         if self._database is not None:
             self._database.close()
@@ -206,37 +116,25 @@ class AccessStore:
 
     def add_key(self, key: Key) -> None:
         """Add a key; the name of a revoked one may be used again."""
+        self._run(partial(_add_key, key=key))
 
-        def add(connection: sa.Connection) -> None:
-            named = keys.c.name == key.name
-            found = connection.execute(sa.select(keys).where(named).with_for_update()).first()
-            if found is not None and found.revoked is None:
-                raise InvalidInputError(
-                    f"the name of a new key must not be in use; {key.name!r} is. Choose another name, "
-                    f"or revoke the old key: mild keys revoke {key.name}"
-                )
-            connection.execute(keys.delete().where(named))
-            connection.execute(keys.insert().values(asdict(key)))
-            _mark_changed(connection)
-
-        self._run(add)
+    def change_key(self, name: str, values: Mapping[str, Any]) -> None:
+        """Change columns of a key that is valid; its secret and its spending stay."""
+        self._run(partial(_change_key, name=name, values=values))
 
     def revoke_key(self, name: str, now: float) -> None:
-        """Revoke a key; its history stays."""
+        """Revoke a key; its spending stays on record."""
 
         def revoke(connection: sa.Connection) -> None:
-            valid = keys.c.revoked.is_(None)
-            change = keys.update().where(keys.c.name == name, valid).values(revoked=now)
-            if connection.execute(change).rowcount == 0:
-                known = sa.select(keys.c.name).where(valid).order_by(keys.c.name)
-                names = ", ".join(connection.scalars(known)) or "none"
-                raise InvalidInputError(f"name must be the name of a key ({names}); got {name!r}.")
-            _mark_changed(connection)
+            _change_key(connection, name, {"revoked": now})
+            # A new key of this name begins new sessions.
+            connection.execute(tables.sessions.delete().where(tables.sessions.c.key == name))
 
         self._run(revoke)
 
     def totals(self, periods: Sequence[str]) -> dict[Account, Totals]:
-        return self._run(lambda connection: _read_totals(connection, periods))
+        """All accounts of days and months, by their names."""
+        return self._run(partial(_read_totals, periods=periods))
 
     def refresh(self, name: str, keys_version: int, periods: Sequence[str] = ()) -> StoreState:
         """Say that a process lives; learn what has changed and which reservations have expired."""
@@ -244,21 +142,16 @@ class AccessStore:
         def ask(connection: sa.Connection) -> StoreState:
             now = self._connected().time(self._clock())
             upsert(connection, processes, [{"name": name, "seen": now}], replace=("seen",))
-            connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
+            connection.execute(processes.delete().where(processes.c.seen < now - _SILENT_SECONDS))
             old = request_counts.c.second < int(now) - WINDOW
             connection.execute(request_counts.delete().where(old))
-            version = connection.scalar(sa.select(tables.store.c.keys_version)) or 0
-            workers = connection.scalar(sa.select(sa.func.count()).select_from(processes)) or 1
-            state = StoreState(version, workers)
-            if version != keys_version:
-                state.keys, state.salt = _read_keys(connection), _read_salt(connection)
+            state = StoreState(connection.scalar(sa.select(tables.store.c.keys_version)) or 0)
+            if state.keys_version != keys_version:
+                state.keys = _read_keys(connection)
+                state.salt = _read_salt(connection)
             if periods:
                 state.totals = _read_totals(connection, periods)
-            over = sa.select(reservations).where(reservations.c.deadline < now).limit(_EXPIRED)
-            for row in connection.execute(over):
-                touched = [Account(*account) for account in json.loads(row.accounts)]
-                part = [(row.id, row.amount)]
-                state.expired.append(Settlement(part, touched, row.amount, lost=True))
+            state.expired = _read_expired(connection, now)
             return state
 
         return self._run(ask)
@@ -269,8 +162,8 @@ class AccessStore:
 
     def stale_processes(self, since: float) -> int:
         """How many processes live and have not read the keys since a moment of the store."""
-        late = sa.and_(processes.c.seen <= since, processes.c.seen > since - _ALIVE)
-        count = sa.select(sa.func.count()).select_from(processes).where(late)
+        is_stale = sa.and_(processes.c.seen <= since, processes.c.seen > since - _ALIVE_SECONDS)
+        count = sa.select(sa.func.count()).select_from(processes).where(is_stale)
         return self._run(lambda connection: connection.scalar(count) or 0)
 
     def leave(self, name: str, last: str | None) -> None:
@@ -293,157 +186,212 @@ class AccessStore:
         Claims learn whether they were denied. A reservation that is not settled within ``seconds`` is
         charged in full. After a StoreError, ask ``has_happened`` before anything else.
         """
-        while (after := self._run(lambda found: self._decide(found, batch, seconds))) is None:
+        while True:
+            totals = self._run(lambda connection: self._decide(connection, batch, seconds))
+            if totals is not None:
+                return totals
             # In a transaction of its own, in one order: who holds a row never waits to create another.
-            rows = [account._asdict() | _NOTHING for account in sorted(_touched(batch))]
+            rows = [_account_row(account, NOTHING) for account in sorted(batch.accounts())]
             self._run(partial(upsert, table=accounts, rows=rows))
-        return after
 
     def _decide(
         self, connection: sa.Connection, batch: Batch, seconds: float
     ) -> dict[Account, Totals] | None:
         """Claim by claim, under the locks of all rows; None if the row of an account is missing."""
-        touched = _touched(batch)
-        scopes = {claim.scope for claim in batch.claims if claim.rate is not None}
-        ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
-        if batch.previous is not None:
-            ids.append(batch.previous)
-        asked = {"ids": ids, "names": list(touched), "now": self._clock()}
-        found = connection.execute(_reading(self._connected().now), asked).all()
-        now = max(row.now for row in found) if found else self._connected().time(self._clock())
-        ended = {row.scope for row in found if row.period is None}
-        before = {Account(*row[:2]): Totals(*row[2:5]) for row in found if row.period is not None}
-        if len(before) < len(touched):
+        locked = self._lock_rows(connection, batch)
+        if len(locked.totals) < len(batch.accounts()):
             return None
-        counts: dict[str, dict[int, int]] = {scope: {} for scope in scopes}
-        if scopes:
-            for scope, second, requests in connection.execute(_COUNTS, {"scopes": list(scopes)}):
-                counts[scope][second] = requests
-        after = dict(before)
+        counts = _read_counts(connection, batch.limited_scopes())
+        books = Books(locked.totals, counts, locked.now)
         for settlement in batch.settlements:
-            _settle(settlement, after, ended)
-        second, deadline = int(now), now + seconds
-        # Who lost the answer to the commit may ask much later whether it has happened.
-        until = deadline + _MARKER_SECONDS
-        made = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": until}]
+            books.settle(settlement, locked.open_ids)
         for claim in batch.claims:
-            claim.denial = _deny(claim, after, counts, now)
-            if claim.denial is not None:
-                continue
-            if claim.rate is not None:
-                counts[claim.scope][second] = counts[claim.scope].get(second, 0) + 1
-            if claim.amount:
-                row = {"id": claim.id, "accounts": json.dumps(claim.accounts)}
-                made.append(row | {"amount": claim.amount, "deadline": deadline})
-                for account in claim.accounts:
-                    held = after[account].held + claim.amount
-                    after[account] = after[account]._replace(held=held)
-        changed = [
-            account._asdict() | totals._asdict()
-            for account, totals in after.items()
-            if totals != before[account]
-        ]
-        counted = [
-            {"scope": scope, "second": second, "requests": found[second]}
-            for scope, found in counts.items()
-            if second in found
-        ]
-        rows = {"reservations": made, "request_counts": counted, "accounts": changed}
-        values = {name: json.dumps(some) for name, some in rows.items()} | {"ids": ids}
-        for statement in _writing(connection.dialect.name):
-            connection.execute(statement, values)
-        return after
+            books.decide(claim)
+        _write(connection, batch, books, locked.now, seconds)
+        return books.totals
+
+    def _lock_rows(self, connection: sa.Connection, batch: Batch) -> LockedRows:
+        database = self._connected()
+        rows = connection.execute(
+            _locking(database.now),
+            {
+                "ids": batch.ending_reservations(),
+                "names": list(batch.accounts()),
+                "now": self._clock(),
+            },
+        ).all()
+        open_ids = set()
+        totals = {}
+        times = []
+        for row in rows:
+            times.append(row.now)
+            if row.period is None:
+                open_ids.add(row.scope)
+            else:
+                totals[Account(row.scope, row.period)] = Totals(row.spent, row.held, row.lost)
+        if times:
+            now = max(times)
+        else:
+            now = database.time(self._clock())
+        return LockedRows(now, open_ids, totals)
 
     def _connected(self) -> Database:
         """The database; opened again if the connection was lost."""
-        database = self._database
-        gone = database is not None and database.is_gone()
-        if database is not None and (database.broken or (gone and file_identity(self._place))):
-            database.close()
+        if self._database is not None and self._database.broken:
+            self._database.close()
             self._database = None
         if self._database is None:
-            opened = open_database(self._place, self._patience)
-            with opened.transaction() as connection:
-                salt, has_keys = _read_salt(connection), bool(_read_keys(connection))
-            if self._salt in (None, salt) or has_keys:
-                self._database, self._salt = opened, salt
-            else:
-                opened.close()
-                gone = True
-        if gone or self._database is None:
-            # No new file, without keys and spend. A backup, or another store, is used from now on.
-            raise DatabaseError(
-                "its file was deleted or replaced while the gateway ran; put it back from a backup, or "
-                "restart the gateway to begin with an empty one"
-            )
+            self._database = open_database(self._place, self._patience)
         return self._database
 
     def _run(self, job: Callable[[sa.Connection], Result]) -> Result:
         """Run a transaction; again on a new connection if the old one had been lost."""
         try:
-            if not self._is_open:
-                raise DatabaseError("it is not open")
-            for is_last in (False, True):
-                try:
-                    database = self._connected()
-                except DataFileError as error:
-                    # It was right when the worker started: somebody may put it right again.
-                    raise DatabaseError(str(error).rstrip(".")) from error
-                try:
-                    with database.transaction() as connection:
-                        return job(connection)
-                except DatabaseError as error:
-                    in_doubt = isinstance(error, CommitUnknownError)
-                    if is_last or in_doubt or not database.broken:
-                        raise
-            raise AssertionError
+            try:
+                return self._attempt(job)
+            except CommitUnknownError:
+                raise
+            except DatabaseError:
+                if self._database is None or not self._database.broken:
+                    raise
+            return self._attempt(job)
         except DatabaseError as error:
             raise self._unusable(error) from error
+
+    def _attempt(self, job: Callable[[sa.Connection], Result]) -> Result:
+        if not self._is_open:
+            raise DatabaseError("it is not open")
+        try:
+            database = self._connected()
+        except DataFileError as error:
+            # It was right when the worker started: somebody may put it right again.
+            raise DatabaseError(str(error).rstrip(".")) from error
+        with database.transaction() as connection:
+            return job(connection)
 
     def _unusable(self, error: DatabaseError) -> StoreError:
         return StoreError(f"{shown_place(self._place)}: the store cannot be used: {error}.")
 
 
-def _touched(batch: Batch) -> set[Account]:
-    """Accounts that are locked. The row of a scope without a period stands for its minute."""
-    found = {account for settlement in batch.settlements for account in settlement.accounts}
-    for claim in batch.claims:
-        if claim.amount:
-            found.update(claim.accounts)
-        if claim.rate is not None:
-            found.add(Account(claim.scope, ""))
-    return found
+def _list_parameter(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, expanding=True)
 
 
-def _settle(settlement: Settlement, balances: dict[Account, Totals], ended: set[str]) -> None:
-    released, cost = 0, settlement.cost
-    for id, amount in settlement.parts:
-        if id in ended:
-            ended.remove(id)
-            released += amount
-        else:
-            # It has expired, and was charged in full.
-            cost -= amount
-    for account in settlement.accounts:
-        spent, held, lost = balances[account]
-        lost += released if settlement.lost else 0
-        balances[account] = Totals(spent + max(0, cost), held - released, lost)
+@cache
+def _locking(now: sa.ColumnElement[float]) -> sa.CompoundSelect[Any]:
+    """Lock reservations by id, then accounts by name: all workers in one order.
+
+    The time is read behind each lock: whoever had to wait is counted in the second in which it goes on.
+    """
+    id = reservations.c.id
+    ending = sa.select(id).where(id.in_(_list_parameter("ids"))).order_by(id)
+    ended = ending.with_for_update().subquery()
+    names = (accounts.c.scope, accounts.c.period)
+    touched = sa.select(accounts).where(sa.tuple_(*names).in_(_list_parameter("names")))
+    locked = touched.order_by(*names).with_for_update().subquery()
+    # Both as rows of one shape; a reservation has its id in place of the scope, and no period.
+    zero: Any = sa.literal_column("0")
+    open_reservations: Any = sa.select(
+        ended.c.id.label("scope"),
+        sa.null().label("period"),
+        zero.label("spent"),
+        zero.label("held"),
+        zero.label("lost"),
+        now.label("now"),
+    )
+    return sa.union_all(open_reservations, sa.select(locked, now.label("now")))
 
 
-def _deny(
-    claim: Claim, balances: dict[Account, Totals], counts: dict[str, dict[int, int]], now: float
-) -> Denial | None:
-    if claim.rate is not None:
-        # Seconds of the future are of a clock that was set back.
-        recent = {s: n for s, n in counts[claim.scope].items() if n and abs(s - now) < WINDOW}
-        if sum(recent.values()) >= claim.rate:
-            return Denial(wait=max(0.1, min(recent, default=now) + WINDOW - now))
-    if claim.amount:
-        for i, (account, budget) in enumerate(zip(claim.accounts, claim.budgets, strict=True)):
-            balance = balances[account]
-            if budget is not None and balance.spent + balance.held + claim.amount > budget:
-                return Denial(account=i, spent=balance.spent)
-    return None
+_READ_COUNTS = sa.select(request_counts).where(
+    request_counts.c.scope.in_(_list_parameter("scopes"))
+)
+
+
+@cache
+def _writing(dialect: str) -> dict[str, Any]:
+    """Delete and insert reservations, count requests, change accounts, by the parameter of each.
+
+    In PostgreSQL all are one statement, which saves round trips; its parameter is that of the marker,
+    which every transaction has.
+    """
+    delete = reservations.delete().where(reservations.c.id.in_(_list_parameter("ids")))
+    insert = insert_from_json(dialect, reservations)
+    count = upsert_from_json(dialect, request_counts, replace=("requests",))
+    change = upsert_from_json(dialect, accounts, replace=Totals._fields)
+    if dialect == "postgresql":
+        return {"reservations": change.add_cte(delete.cte(), insert.cte(), count.cte())}
+    return {"ids": delete, "reservations": insert, "request_counts": count, "accounts": change}
+
+
+def _write(
+    connection: sa.Connection, batch: Batch, books: Books, now: float, seconds: float
+) -> None:
+    deadline = now + seconds
+    # Who lost the answer to the commit may ask much later whether it has happened.
+    marker = {
+        "id": batch.id,
+        "accounts": "[]",
+        "amount": 0,
+        "deadline": deadline + _MARKER_SECONDS,
+    }
+    reservation_rows = [marker]
+    for claim in books.granted:
+        reservation_rows.append(
+            {
+                "id": claim.id,
+                "accounts": json.dumps(claim.accounts),
+                "amount": claim.amount,
+                "deadline": deadline,
+            }
+        )
+    count_rows = []
+    for scope, requests in books.requests_now().items():
+        count_rows.append({"scope": scope, "second": int(now), "requests": requests})
+    account_rows = []
+    for account, totals in books.changed_totals().items():
+        account_rows.append(_account_row(account, totals))
+    rows = {
+        "ids": batch.ending_reservations(),
+        "reservations": reservation_rows,
+        "request_counts": count_rows,
+        "accounts": account_rows,
+    }
+    values = {
+        "ids": rows["ids"],
+        "reservations": json.dumps(reservation_rows),
+        "request_counts": json.dumps(count_rows),
+        "accounts": json.dumps(account_rows),
+    }
+    for parameter, statement in _writing(connection.dialect.name).items():
+        if rows[parameter]:
+            connection.execute(statement, values)
+
+
+def _account_row(account: Account, totals: Totals) -> dict[str, Any]:
+    return {**account._asdict(), **totals._asdict()}
+
+
+def _add_key(connection: sa.Connection, key: Key) -> None:
+    has_name = keys.c.name == key.name
+    old_key = connection.execute(sa.select(keys).where(has_name).with_for_update()).first()
+    if old_key is not None and old_key.revoked is None:
+        raise InvalidInputError(
+            f"the name of a new key must not be in use; {key.name!r} is. Choose another name, or revoke "
+            f"the old key: mild keys revoke {key.name}"
+        )
+    connection.execute(keys.delete().where(has_name))
+    connection.execute(keys.insert().values(asdict(key)))
+    _mark_changed(connection)
+
+
+def _change_key(connection: sa.Connection, name: str, values: Mapping[str, Any]) -> None:
+    is_valid = keys.c.revoked.is_(None)
+    change = keys.update().where(keys.c.name == name, is_valid).values(**values)
+    if connection.execute(change).rowcount == 0:
+        valid_names = sa.select(keys.c.name).where(is_valid).order_by(keys.c.name)
+        listed = ", ".join(connection.scalars(valid_names)) or "none"
+        raise InvalidInputError(f"name must be the name of a key ({listed}); got {name!r}.")
+    _mark_changed(connection)
 
 
 def _mark_changed(connection: sa.Connection) -> None:
@@ -457,9 +405,33 @@ def _read_salt(connection: sa.Connection) -> bytes:
 
 def _read_keys(connection: sa.Connection) -> list[Key]:
     columns = [keys.c[column.name] for column in fields(Key)]
-    return [Key(*row) for row in connection.execute(sa.select(*columns).order_by(keys.c.name))]
+    rows = connection.execute(sa.select(*columns).order_by(keys.c.name))
+    return [Key(*row) for row in rows]
 
 
 def _read_totals(connection: sa.Connection, periods: Sequence[str]) -> dict[Account, Totals]:
     rows = connection.execute(sa.select(accounts).where(accounts.c.period.in_(periods)))
-    return {Account(*row[:2]): Totals(*row[2:]) for row in rows}
+    totals = {}
+    for row in rows:
+        totals[Account(row.scope, row.period)] = Totals(row.spent, row.held, row.lost)
+    return totals
+
+
+def _read_counts(connection: sa.Connection, scopes: set[str]) -> dict[str, dict[int, int]]:
+    """Requests of these scopes by second."""
+    counts: dict[str, dict[int, int]] = {scope: {} for scope in scopes}
+    if scopes:
+        for row in connection.execute(_READ_COUNTS, {"scopes": list(scopes)}):
+            counts[row.scope][row.second] = row.requests
+    return counts
+
+
+def _read_expired(connection: sa.Connection, now: float) -> list[Settlement]:
+    """Reservations that nobody has settled in time, charged in full."""
+    query = sa.select(reservations).where(reservations.c.deadline < now).limit(_EXPIRED_PORTION)
+    settlements = []
+    for row in connection.execute(query):
+        charged = [Account(scope, period) for scope, period in json.loads(row.accounts)]
+        part = (row.id, row.amount)
+        settlements.append(Settlement([part], charged, row.amount, lost=True))
+    return settlements

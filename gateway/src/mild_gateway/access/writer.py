@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
-from mild_gateway.access.keys import Key
-from mild_gateway.access.store import (
-    AccessStore,
+from mild_gateway.access.accounts import (
+    NOTHING,
     Account,
     Batch,
     Claim,
     Settlement,
-    StoreError,
-    StoreState,
     Totals,
 )
+from mild_gateway.access.keys import Key
+from mild_gateway.access.store import AccessStore, StoreError, StoreState
 
 # Seconds between looks at keys and expired reservations, and between attempts while the store is lost.
 REFRESH_SECONDS = 1.0
@@ -33,11 +34,17 @@ SETTLE_SECONDS = 0.01
 # Where requests come at the same moment: a rest between transactions, so that more share the next one.
 _REST_SECONDS = 0.005
 # Claims, and settlements, of one transaction.
-_MOST = 1000
-_MOST_TOTALS = 50_000
+_BATCH_SIZE = 1000
+_MAX_TOTALS = 50_000
 
-Waiting = tuple[Claim, asyncio.Future[None]]
 logger = logging.getLogger("mild_gateway")
+
+
+class WaitingClaim(NamedTuple):
+    """A claim and the future of the request that waits for its decision."""
+
+    claim: Claim
+    decided: asyncio.Future[None]
 
 
 class StoreWriter:
@@ -58,23 +65,23 @@ class StoreWriter:
     ) -> None:
         self.trouble: str | None = None
         self.totals: dict[Account, Totals] = {}
-        self.workers = 1
         self._store = store
         self._seconds = seconds
         self._periods = periods
         self._on_keys = on_keys
         self._keys_version = 0
         self._name = ""
-        self._numbers = iter(range(2**62))
+        self._numbers = itertools.count()
         # What waits for the thread.
         self._changed = threading.Condition()
-        self._claims: list[Waiting] = []
+        self._claims: list[WaitingClaim] = []
         self._settlements: list[Settlement] = []
-        # Spent and released by settlements that are not written yet.
-        self._pending: dict[Account, tuple[int, int]] = {}
+        # What the settlements that are not written yet add to ``spent`` and take from ``held``.
+        self._unwritten_cost: Counter[Account] = Counter()
+        self._unwritten_release: Counter[Account] = Counter()
         # The last transaction's marker, and one that failed: it may have happened all the same.
-        self._last: str | None = None
-        self._unknown: Batch | None = None
+        self._last_batch_id: str | None = None
+        self._batch_in_doubt: Batch | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -100,55 +107,65 @@ class StoreWriter:
             self._thread = None
 
     def new_id(self) -> str:
+        """An id of a claim or batch that no other process uses."""
         return f"{self._name}-{next(self._numbers)}"
 
     async def claim(self, claim: Claim) -> None:
         """Wait until the store has decided a claim. Raises StoreError if it cannot be asked."""
-        if self.trouble is not None or self._thread is None or self._closing:
-            raise StoreError(self.trouble or "the store is closed.")
-        answer: asyncio.Future[None] = self._loop.create_future()
+        if self.trouble is not None:
+            raise StoreError(self.trouble)
+        if self._thread is None or self._closing:
+            raise StoreError("the store is closed.")
+        decided: asyncio.Future[None] = self._loop.create_future()
         with self._changed:
-            self._claims.append((claim, answer))
+            self._claims.append(WaitingClaim(claim, decided))
             self._changed.notify()
         try:
-            # asyncio.timeout would drop an answer that came in time to a loop that was late itself.
-            await asyncio.wait([answer], timeout=SLOW_SECONDS)
-            if not answer.done():
-                slow = StoreError(f"the store has not answered for {SLOW_SECONDS:g} s.")
-                self._lose(slow)
-                raise slow
-            answer.result()
+            await self._wait_for(decided)
         except BaseException:
             # Nobody waits for it now; it may be granted all the same.
-            answer.cancel()
+            decided.cancel()
             if claim.amount:
                 self.settle(Settlement([(claim.id, claim.amount)], claim.accounts, 0))
             raise
 
+    async def _wait_for(self, decided: asyncio.Future[None]) -> None:
+        # asyncio.timeout would drop an answer that came in time to a loop that was late itself.
+        await asyncio.wait([decided], timeout=SLOW_SECONDS)
+        if not decided.done():
+            error = StoreError(f"the store has not answered for {SLOW_SECONDS:g} s.")
+            self._lose(error)
+            raise error
+        decided.result()
+
     def settle(self, settlement: Settlement) -> None:
         """Write a settlement soon; nobody waits for it."""
-        self._count_pending([settlement], 1)
+        self._count_unwritten(settlement, 1)
         with self._changed:
             self._settlements.append(settlement)
             self._changed.notify()
 
     def total(self, account: Account) -> Totals:
         """An account as it was last seen, with the settlements that are not written yet."""
-        spent, held, lost = self.totals.get(account, (0, 0, 0))
-        more, released = self._pending.get(account, (0, 0))
-        return Totals(spent + more, max(0, held - released), lost)
+        spent, held, lost = self.totals.get(account, NOTHING)
+        spent += self._unwritten_cost[account]
+        held -= self._unwritten_release[account]
+        return Totals(spent, max(0, held), lost)
 
-    def _count_pending(self, settlements: Sequence[Settlement], sign: int) -> None:
-        for one in settlements:
-            released = sum(amount for _, amount in one.parts)
-            for account in () if one.lost else one.accounts:
-                more, less = self._pending.get(account, (0, 0))
-                self._pending[account] = more + sign * one.cost, less + sign * released
-                if self._pending[account] == (0, 0):
-                    del self._pending[account]
+    def _count_unwritten(self, settlement: Settlement, sign: int) -> None:
+        """Count a settlement that waits (1), or that was written (-1)."""
+        if settlement.lost:
+            return
+        released = sum(amount for _, amount in settlement.parts)
+        for account in settlement.accounts:
+            self._unwritten_cost[account] += sign * settlement.cost
+            self._unwritten_release[account] += sign * released
+            # Accounts of days that are over must not stay in memory.
+            if not (self._unwritten_cost[account] or self._unwritten_release[account]):
+                del self._unwritten_cost[account]
+                del self._unwritten_release[account]
 
     def _receive(self, state: StoreState) -> None:
-        self.workers = state.workers
         if state.totals is not None:
             self.totals = state.totals
         if state.keys is not None:
@@ -156,60 +173,59 @@ class StoreWriter:
 
     def _answer(
         self,
-        asked: Sequence[Waiting],
+        decided: Sequence[WaitingClaim],
         totals: dict[Account, Totals],
         settlements: Sequence[Settlement],
     ) -> None:
-        self._count_pending(settlements, -1)
-        if len(self.totals) > _MOST_TOTALS:
+        for settlement in settlements:
+            self._count_unwritten(settlement, -1)
+        if len(self.totals) > _MAX_TOTALS:
             self.totals.clear()
         self.totals.update(totals)
-        for _, answer in asked:
-            if not answer.done():
-                answer.set_result(None)
+        for waiting in decided:
+            if not waiting.decided.done():
+                waiting.decided.set_result(None)
 
-    def _refuse(self, asked: Sequence[Waiting], reason: str) -> None:
-        for _, answer in asked:
-            if not answer.done():
-                answer.set_exception(StoreError(reason))
+    def _refuse(self, refused: Sequence[WaitingClaim], reason: str) -> None:
+        for waiting in refused:
+            if not waiting.decided.done():
+                waiting.decided.set_exception(StoreError(reason))
 
     # The rest runs in the thread.
 
     def _run(self) -> None:
-        due, closing = time.monotonic() + REFRESH_SECONDS, False
+        refresh_at = time.monotonic() + REFRESH_SECONDS
+        closing = False
         while not closing:
-            self._wait(due)
+            self._wait(refresh_at)
             closing = self._closing
             try:
-                if time.monotonic() >= due or (closing and self.trouble is not None):
-                    due = time.monotonic() + REFRESH_SECONDS
+                if time.monotonic() >= refresh_at or (closing and self.trouble is not None):
+                    refresh_at = time.monotonic() + REFRESH_SECONDS
                     self._refresh()
-                while self.trouble is None and (claims := self._write()) is not None:
-                    if not closing:
-                        time.sleep(_REST_SECONDS if claims > 1 else 0.0)
-                        break
+                if closing:
+                    self._write_all()
+                else:
+                    self._write_and_rest()
             except Exception as error:
                 self._lose(error)
-                with self._changed:
-                    refused, self._claims = self._claims, []
-                    self._settlements = _merged(self._settlements)
-                self._post(self._refuse, refused, str(error))
+                self._refuse_waiting(str(error))
         self._leave()
 
-    def _wait(self, due: float) -> None:
+    def _wait(self, until: float) -> None:
         """Until something can be done; a settlement alone waits a moment for company."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._closing or (self.trouble is None and (self._claims or self._settlements))
-                ),
-                due - time.monotonic(),
-            )
+            self._changed.wait_for(self._has_work, until - time.monotonic())
             if self.trouble is None:
                 self._changed.wait_for(lambda: self._closing or self._claims, SETTLE_SECONDS)
 
+    def _has_work(self) -> bool:
+        if self._closing:
+            return True
+        return self.trouble is None and bool(self._claims or self._settlements)
+
     def _refresh(self) -> None:
-        self._resolve()
+        self._resolve_doubt()
         state = self._store.refresh(self._name, self._keys_version, self._periods())
         self._keys_version = state.keys_version
         with self._changed:
@@ -219,60 +235,79 @@ class StoreWriter:
         self.trouble = None
         self._post(self._receive, state)
 
+    def _write_and_rest(self) -> None:
+        if self.trouble is not None:
+            return
+        n_claims = self._write()
+        if n_claims is not None and n_claims > 1:
+            time.sleep(_REST_SECONDS)
+
+    def _write_all(self) -> None:
+        while self.trouble is None and self._write() is not None:
+            pass
+
     def _write(self) -> int | None:
         """What waits, in one transaction; how many claims there were, None without anything."""
         with self._changed:
-            asked, self._claims = self._claims[:_MOST], self._claims[_MOST:]
-            some, self._settlements = self._settlements[:_MOST], self._settlements[_MOST:]
-        if not (asked or some):
+            waiting_claims = self._claims[:_BATCH_SIZE]
+            settlements = self._settlements[:_BATCH_SIZE]
+            del self._claims[:_BATCH_SIZE]
+            del self._settlements[:_BATCH_SIZE]
+        if not (waiting_claims or settlements):
             return None
-        claims = [claim for claim, answer in asked if not answer.done()]
-        batch = Batch(self.new_id(), self._last, claims, _merged(some))
+        claims = [waiting.claim for waiting in waiting_claims if not waiting.decided.done()]
+        batch = Batch(self.new_id(), self._last_batch_id, claims, _merged(settlements))
         try:
             totals = self._store.apply(batch, self._seconds)
         except BaseException:
-            self._unknown = batch
+            self._batch_in_doubt = batch
             with self._changed:
-                self._claims[:0] = asked
+                self._claims[:0] = waiting_claims
             raise
-        self._last = batch.id
-        self._post(self._answer, asked, totals, batch.settlements)
-        return len(asked)
+        self._last_batch_id = batch.id
+        self._post(self._answer, waiting_claims, totals, batch.settlements)
+        return len(waiting_claims)
 
-    def _resolve(self) -> None:
+    def _resolve_doubt(self) -> None:
         """Find out whether the transaction that failed has happened; if not, its settlements wait again.
 
         Its claims were refused meanwhile; a settlement that ends what was granted is on its way.
         """
-        if (batch := self._unknown) is None:
+        batch = self._batch_in_doubt
+        if batch is None:
             return
         if self._store.has_happened(batch):
-            self._last = batch.id
+            self._last_batch_id = batch.id
             self._post(self._answer, (), {}, batch.settlements)
         else:
+            # Expired ones are found again.
+            settlements = [each for each in batch.settlements if not each.lost]
             with self._changed:
-                # Expired ones are found again.
-                self._settlements[:0] = [one for one in batch.settlements if not one.lost]
-        self._unknown = None
+                self._settlements[:0] = settlements
+        self._batch_in_doubt = None
 
     def _leave(self) -> None:
         try:
-            if self._unknown is not None:
+            if self._batch_in_doubt is not None:
                 self._refresh()
-                while self._write() is not None:
-                    pass
-            self._store.leave(self._name, self._last)
+                self._write_all()
+            self._store.leave(self._name, self._last_batch_id)
         except StoreError as error:
             logger.warning("%s Requests that are not yet stored are charged as reserved.", error)
         self._store.close()
-        self._post(self._refuse, self._claims, "the store is closed.")
+        self._refuse_waiting("the store is closed.")
 
     def _lose(self, error: Exception) -> None:
         if self.trouble is None:
             logger.warning("%s Trying again once a second.", error)
         self.trouble = str(error)
-        # Another store may come back: its keys are read, whatever their version.
-        self._keys_version = 0
+
+    def _refuse_waiting(self, reason: str) -> None:
+        with self._changed:
+            refused = self._claims
+            self._claims = []
+            self._settlements = _merged(self._settlements)
+        self._post(self._refuse, refused, reason)
 
     def _post(self, job: Callable[..., None], *values: Any) -> None:
         """Call something in the event loop, unless that has ended."""
@@ -282,11 +317,14 @@ class StoreWriter:
 
 def _merged(settlements: Sequence[Settlement]) -> list[Settlement]:
     """Spend without a reservation is added up: while the store is lost it may be much."""
+    merged = []
     spent: dict[tuple[Account, ...], int] = {}
-    kept = []
-    for one in settlements:
-        if one.parts:
-            kept.append(one)
+    for settlement in settlements:
+        if settlement.parts:
+            merged.append(settlement)
         else:
-            spent[tuple(one.accounts)] = spent.get(tuple(one.accounts), 0) + one.cost
-    return kept + [Settlement((), accounts, cost) for accounts, cost in spent.items()]
+            accounts = tuple(settlement.accounts)
+            spent[accounts] = spent.get(accounts, 0) + settlement.cost
+    for accounts, cost in spent.items():
+        merged.append(Settlement((), accounts, cost))
+    return merged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,15 +11,15 @@ import typer
 from typer import Argument, Option
 
 from mild.cli import AsJson, emit, note, print_table
+from mild.errors import counted
+from mild_gateway.cli.tables import columns_of
 
 if TYPE_CHECKING:
     from mild_gateway.config import Settings
 
 
 def check(
-    config: Annotated[
-        Path, Argument(help="mild.toml, or a config.yaml of LiteLLM.", metavar="CONFIG")
-    ],
+    config: Annotated[Path, Argument(help="mild.toml.", metavar="CONFIG")],
     router: Annotated[
         Path | None,
         Option("--router", "-r", help="Folder of the router. Default: the one in CONFIG."),
@@ -37,10 +38,10 @@ def check(
     """
     from mild_gateway.config_checks import check_config
 
-    found = check_config(config, router)
-    result = found.as_dict()
-    emit(result, as_json, lambda: _show_config(result, found.settings))
-    for finding in found.findings:
+    checked = check_config(config, router)
+    result = checked.as_dict()
+    emit(result, as_json, lambda: _show_config(result, checked.settings))
+    for finding in checked.findings:
         note(finding.text, finding.kind)
     if not result["ok"]:
         raise typer.Exit(1)
@@ -49,44 +50,58 @@ def check(
 
 
 def _show_config(result: dict[str, Any], settings: Settings) -> None:
-    experts = result["experts"].values()
-    keys = [expert["key"] or "–" for expert in experts]
-    columns = {
-        "expert": list(result["experts"]),
-        "endpoint": [expert["base_url"] for expert in experts],
-        "model": [expert["model"] for expert in experts],
-        "key from": [key.removeprefix("the ") for key in keys],
-        "$ in": [_price_cell(expert["price_in"], expert["price_per_query"]) for expert in experts],
-        "$ out": [_price_cell(expert["price_out"], None) for expert in experts],
-    }
-    if any(expert["role"] != "routed" for expert in experts):
-        columns["role"] = [expert["role"] for expert in experts]
-    if any(expert["extra"] for expert in experts):
-        columns["extra"] = [
-            json.dumps(expert["extra"]) if expert["extra"] else "–" for expert in experts
-        ]
-    title = f"{result['config']}: {len(experts)} experts; prices per million tokens"
+    columns = _expert_columns(result["experts"])
+    n_experts = counted(len(result["experts"]), "expert")
+    title = f"{result['config']}: {n_experts}; prices per million tokens"
     print_table(title, columns, left=("endpoint", "model", "key from", "role", "extra"))
     if result["router_experts"] is not None:
         names = ", ".join(result["router_experts"])
         typer.echo(f"Router   {result['router']}, trained on {names}")
-    workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
-    typer.echo(f"Listens  {result['listens']}, {workers}")
+    typer.echo(f"Listens  {result['listens']}, {counted(settings.workers, 'worker')}")
     typer.echo(f"Access   {_access(settings)}")
-    lost = "requests are refused"
-    if not settings.sheds:
-        allowed = f"${settings.access.lost_allowance:g} of budgets per day"
-        lost = f"known keys are served, and each worker spends at most {allowed}"
-    typer.echo(f"Store    {settings.store}; while it is unavailable, {lost}")
-    kept = f"{result['ledger']}, {settings.ledger.keep_days:g} days"
-    typer.echo(f"Ledger   {kept if result['ledger'] else 'none'}")
+    typer.echo(f"Store    {settings.store}; while it is unavailable, requests are refused")
+    ledger = "none"
+    if result["ledger"]:
+        ledger = f"{result['ledger']}, {settings.ledger.keep_days:g} days"
+    typer.echo(f"Ledger   {ledger}")
     if result["tracing"]:
         typer.echo(f"Traces   {settings.tracing.endpoint or 'as the variables OTEL_* say'}")
 
 
+def _expert_columns(experts: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Cells by column; role and extra fields only where an expert has them."""
+    rows = []
+    has_roles = False
+    has_extra = False
+    for name, expert in experts.items():
+        key_source = expert["key"] or "–"
+        rows.append(
+            {
+                "expert": name,
+                "endpoint": expert["base_url"],
+                "model": expert["model"],
+                "key from": key_source.removeprefix("the "),
+                "$ in": _price_cell(expert["price_in"], expert["price_per_query"]),
+                "$ out": _price_cell(expert["price_out"], None),
+                "role": expert["role"],
+                "extra": _extra_cell(expert["extra"]),
+            }
+        )
+        has_roles = has_roles or expert["role"] != "routed"
+        has_extra = has_extra or bool(expert["extra"])
+    columns = columns_of(rows)
+    if not has_roles:
+        del columns["role"]
+    if not has_extra:
+        del columns["extra"]
+    return columns
+
+
 def _access(settings: Settings) -> str:
     access = settings.access
-    words = ["a key is required" if settings.requires_key else "no key is required"]
+    words = ["no key is required"]
+    if settings.requires_key:
+        words = ["a key is required"]
     for window, budget in (("day", access.budget_day), ("month", access.budget_month)):
         if budget is not None:
             words.append(f"${budget:g} per {window}")
@@ -97,8 +112,16 @@ def _access(settings: Settings) -> str:
     return ", ".join(words)
 
 
+def _extra_cell(extra: Mapping[str, Any]) -> str:
+    if not extra:
+        return "–"
+    return json.dumps(extra)
+
+
 def _price_cell(price: float | None, per_query: float | None) -> str:
-    words = [] if price is None else [f"{price:g}"]
+    words = []
+    if price is not None:
+        words.append(f"{price:g}")
     if per_query is not None:
         words.append(f"{per_query:g} each")
     return " + ".join(words) or "–"

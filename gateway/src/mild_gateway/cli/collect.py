@@ -21,9 +21,11 @@ from mild.cli import (
     say,
     takes_options,
 )
+from mild.errors import OptionError
+from mild_gateway.cli.tables import columns_of
 
 
-@takes_options("mild_gateway.collect:collect_outcomes", names={"experts": "names"})
+@takes_options("mild_gateway.collect:collect_outcomes", names={"experts": "names", "samples": ""})
 def collect(
     *,
     questions: Annotated[
@@ -36,6 +38,14 @@ def collect(
     out: Annotated[Path, Option("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")],
     experts: Annotated[str | None, Option()] = None,
     limit: Annotated[int | None, Option(min=1)] = None,
+    samples: Annotated[
+        list[str] | None,
+        Option(
+            help="How often to ask an expert each question: small=3 also gives the experts small#2 and "
+            "small#3. May be repeated.",
+            metavar="NAME=COUNT",
+        ),
+    ] = None,
     max_spend: Annotated[float | None, Option()] = None,
     ledger: Annotated[Path | None, Option()] = None,
     score: Annotated[str | None, Option()] = None,
@@ -53,7 +63,7 @@ def collect(
     """Ask experts questions with known answers, and write a table of outcomes.
 
     QUESTIONS has a column query (or prompt, question), a column answer, and perhaps options as columns
-    A, B, C, D or as a list. EXPERTS names OpenAI-compatible endpoints and programs:
+    A, B, C, D or as a list. EXPERTS names OpenAI-compatible endpoints:
 
     \b
       [experts.small]
@@ -62,9 +72,6 @@ def collect(
       api_key_env = "EXAMPLE_KEY"
       price_in = 0.15      # dollars per million tokens
       price_out = 0.60
-      samples = 2          # ask twice: the experts small and small#2
-      [experts.rules]
-      command = "python rules.py"
 
     Every answer is first written to a ledger: a run that was stopped resumes, and no answered question
     is asked again. Ctrl-C waits for the requests in flight and writes the table.
@@ -77,9 +84,18 @@ def collect(
 
     asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
     note(asked.explanation)
+    counts = _sample_counts(samples or [])
     if dry_run:
-        found = plan_outcomes(asked, experts_file, out, names=experts, ledger=ledger, scorer=scorer)
-        emit(found, as_json, lambda: _show_plan(found))
+        plan = plan_outcomes(
+            asked,
+            experts_file,
+            out,
+            names=experts,
+            samples=counts,
+            ledger=ledger,
+            scorer=scorer,
+        )
+        emit(plan, as_json, lambda: _show_plan(plan))
         return
     with progress_bar("asking") as progress:
         done = collect_outcomes(
@@ -87,6 +103,7 @@ def collect(
             experts_file,
             out,
             names=experts,
+            samples=counts,
             max_spend=max_spend,
             ledger=ledger,
             scorer=scorer,
@@ -106,30 +123,52 @@ def collect(
         raise typer.Exit(INTERRUPTED)
 
 
+def _sample_counts(options: list[str]) -> dict[str, int]:
+    """The numbers of samples by the names of the experts, from options such as ``small=3``."""
+    counts = {}
+    for option in options:
+        name, equals, count = option.rpartition("=")
+        if not equals or not count.isdecimal():
+            rule = f"must be the name of an expert and a number, such as small=3; got {option!r}."
+            raise OptionError(parameter="samples", rule=rule)
+        counts[name] = int(count)
+    return counts
+
+
 def _show_collected(result: dict[str, Any]) -> None:
-    runs = result["experts"].values()
-    columns = {
-        "expert": list(result["experts"]),
-        **{key: [str(run[key]) for run in runs] for key in ("asked", "answered", "failed")},
-        "spend": [_spend(run["spent"]) for run in runs],
-        "accuracy": [fixed(run["accuracy"], 3) for run in runs],
-        "latency": [f"{fixed(run['median_latency_ms'], 0)} ms" for run in runs],
-    }
-    print_table(f"{result['questions']} questions", columns)
+    rows = []
+    for name, run in result["experts"].items():
+        rows.append(
+            {
+                "expert": name,
+                "asked": str(run["asked"]),
+                "answered": str(run["answered"]),
+                "failed": str(run["failed"]),
+                "spend": _spend(run["spent"]),
+                "accuracy": fixed(run["accuracy"], 3),
+                "latency": f"{fixed(run['median_latency_ms'], 0)} ms",
+            }
+        )
+    print_table(f"{result['questions']} questions", columns_of(rows))
     say(f"Spent {_spend(result['spent'])} in this run.")
     say(f"Written to {result['table']}; answers in {result['ledger']}.")
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
-    rows = plan["experts"].values()
-    columns = {
-        "expert": list(plan["experts"]),
-        "to ask": [str(row["to_ask"]) for row in rows],
-        "known": [str(row["known"]) for row in rows],
-        "at most": [_spend(row["cost_at_most"]) for row in rows],
-    }
-    print_table(f"{plan['questions']} questions", columns)
+    rows = []
+    for name, row in plan["experts"].items():
+        rows.append(
+            {
+                "expert": name,
+                "to ask": str(row["to_ask"]),
+                "known": str(row["known"]),
+                "at most": _spend(row["cost_at_most"]),
+            }
+        )
+    print_table(f"{plan['questions']} questions", columns_of(rows))
 
 
-def _spend(value: float | None) -> str:
-    return "–" if value is None else f"${value:.4f}"
+def _spend(dollars: float | None) -> str:
+    if dollars is None:
+        return "–"
+    return f"${dollars:.4f}"

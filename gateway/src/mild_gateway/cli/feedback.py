@@ -43,8 +43,8 @@ def import_table(
     """
     from mild_gateway.ledger.importing import import_feedback
 
-    found = import_feedback(ledger, table, rate=rate, **given(id_column=id_column))
-    emit(found.as_dict(), as_json, lambda: say(found.sentence))
+    imported = import_feedback(ledger, table, rate=rate, **given(id_column=id_column))
+    emit(imported.as_dict(), as_json, lambda: say(imported.sentence))
 
 
 #: What the entry point names.

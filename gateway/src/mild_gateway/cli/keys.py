@@ -8,7 +8,13 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from mild.cli import AsJson, CommandGroup, emit, note, print_table
+from mild.cli import AsJson, CommandGroup, emit, note, print_table, say
+from mild.errors import InvalidInputError, counted
+from mild_gateway.cli.tables import columns_of
+
+# Takes a limit away in `mild keys change`.
+NO_LIMIT = "none"
+MAX_RATE = 10**9
 
 Config = Annotated[
     Path, Option("--config", "-c", help="Configuration of the gateway, which names the store.")
@@ -25,6 +31,7 @@ def keys() -> None:
 
     \b
     mild keys add alice --budget-day 5      create a key; it is shown once
+    mild keys change alice --budget-day 8   change a limit; the key stays valid
     mild keys list                          list the keys and what was spent
     mild keys revoke alice                  revoke it, within a second
 
@@ -42,11 +49,16 @@ def add(
     ] = None,
     requests_per_minute: Annotated[
         int | None,
-        Option("--requests-per-minute", "--rpm", min=1, max=10**9, help="Default: as in CONFIG."),
+        Option(
+            "--requests-per-minute", "--rpm", min=1, max=MAX_RATE, help="Default: as in CONFIG."
+        ),
     ] = None,
     admin: Annotated[
         bool,
-        Option("--admin", help="The key may also read /metrics, which show every key's spend."),
+        Option(
+            "--admin",
+            help="The key may also see the dashboard and /metrics, and score every answer.",
+        ),
     ] = False,
     config: Config = Path("mild.toml"),
     store: StoreUrl = None,
@@ -54,13 +66,17 @@ def add(
 ) -> None:
     """Create a key. It is printed once, as the only output on stdout; only its hash is stored.
 
+    A key under the name of a revoked one is a new key: it may not judge the old key's requests. What was
+    spent under that name today and this month counts against its budgets, and a note says how much.
+
     \b
     Example:
       export OPENAI_API_KEY=$(mild keys add alice --budget-month 50 --rpm 60)
     """
-    from mild_gateway.access.managing import add_key, open_store
+    from mild_gateway.access.managing import add_key, open_store, spent_by
 
     with open_store(config, store) as opened:
+        spent_before = spent_by(opened, name)
         key = add_key(
             opened,
             name,
@@ -71,6 +87,81 @@ def add(
         )
     emit({"name": name, "key": key}, as_json, lambda: typer.echo(key))
     note("this is the only time the key is shown.")
+    if spent_before["month"]:
+        note(
+            f"an earlier key named {name} spent {_dollars(spent_before['day'])} today and "
+            f"{_dollars(spent_before['month'])} this month, which count against the budgets of this name."
+        )
+
+
+def change(
+    name: Name,
+    budget_day: Annotated[
+        str | None, Option(metavar="DOLLARS|none", help="Dollars per day (UTC); none: no limit.")
+    ] = None,
+    budget_month: Annotated[
+        str | None, Option(metavar="DOLLARS|none", help="Dollars per month (UTC); none: no limit.")
+    ] = None,
+    requests_per_minute: Annotated[
+        str | None,
+        Option("--requests-per-minute", "--rpm", metavar="N|none", help="none: as in CONFIG."),
+    ] = None,
+    admin: Annotated[
+        bool | None,
+        Option(
+            "--admin/--no-admin",
+            help="Whether the key may also see the dashboard and /metrics, and score every answer.",
+        ),
+    ] = None,
+    config: Config = Path("mild.toml"),
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the limits of a key. The key itself stays valid, and what was spent stays counted.
+
+    \b
+    Example:
+      mild keys change alice --budget-day 8 --rpm none
+    """
+    from mild_gateway.access.managing import change_key, open_store
+
+    changes: dict[str, Any] = {}
+    if budget_day is not None:
+        changes["budget_day"] = _number_or_none("--budget-day", budget_day)
+    if budget_month is not None:
+        changes["budget_month"] = _number_or_none("--budget-month", budget_month)
+    if requests_per_minute is not None:
+        changes["requests_per_minute"] = _rate_or_none(requests_per_minute)
+    if admin is not None:
+        changes["admin"] = admin
+    with open_store(config, store) as opened:
+        change_key(opened, name, changes)
+    emit({"name": name, "changed": sorted(changes)}, as_json, lambda: say(f"{name} is changed."))
+
+
+def _number_or_none(option: str, text: str) -> float | None:
+    """A number of dollars, or None for the word none."""
+    if text.lower() == NO_LIMIT:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"{option} must be a number of dollars or none; got {text!r}.",
+            code=f"invalid_{option[2:].replace('-', '_')}",
+        ) from None
+
+
+def _rate_or_none(text: str) -> int | None:
+    """Requests per minute, or None for the word none."""
+    if text.lower() == NO_LIMIT:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= MAX_RATE:
+        return int(text)
+    raise InvalidInputError(
+        f"--requests-per-minute must be a whole number from 1 to {MAX_RATE:,}, or none; got {text!r}.",
+        code="invalid_requests_per_minute",
+    )
 
 
 def list_keys(
@@ -112,26 +203,41 @@ def _show_keys(rows: list[dict[str, Any]]) -> None:
     if not rows:
         typer.echo("No keys yet: mild keys add NAME")
         return
-    columns = {
-        "name": [
-            row["name"] + " (admin)" * row["admin"] + " (revoked)" * row["revoked"] for row in rows
-        ],
-        "key": [row["key"] for row in rows],
-        "created": [row["created"] for row in rows],
-        "today": [_of(row["spent_day"], row["budget_day"]) for row in rows],
-        "this month": [_of(row["spent_month"], row["budget_month"]) for row in rows],
-        "per minute": [str(row["requests_per_minute"] or "–") for row in rows],
-    }
-    title = "1 key" if len(rows) == 1 else f"{len(rows)} keys"
-    print_table(title, columns, left=("key", "created"))
+    lines = []
+    for row in rows:
+        lines.append(
+            {
+                "name": _marked_name(row),
+                "key": row["key"],
+                "created": row["created"],
+                "today": _of(row["spent_day"], row["budget_day"]),
+                "this month": _of(row["spent_month"], row["budget_month"]),
+                "per minute": str(row["requests_per_minute"] or "–"),
+            }
+        )
+    print_table(counted(len(rows), "key"), columns_of(lines), left=("key", "created"))
+
+
+def _marked_name(row: dict[str, Any]) -> str:
+    name = str(row["name"])
+    if row["admin"]:
+        name += " (admin)"
+    if row["revoked"]:
+        name += " (revoked)"
+    return name
 
 
 def _of(spent: float, budget: float | None) -> str:
+    if budget is None:
+        return _dollars(spent)
+    return f"{_dollars(spent)} of ${budget:g}"
+
+
+def _dollars(dollars: float) -> str:
     from mild_gateway.access.dollars import parts_of, shown_dollars
 
-    dollars = shown_dollars(parts_of(spent))
-    return dollars if budget is None else f"{dollars} of ${budget:g}"
+    return shown_dollars(parts_of(dollars))
 
 
 #: What the entry point names.
-COMMANDS = CommandGroup(keys, {"add": add, "list": list_keys, "revoke": revoke})
+COMMANDS = CommandGroup(keys, {"add": add, "change": change, "list": list_keys, "revoke": revoke})

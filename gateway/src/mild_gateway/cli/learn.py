@@ -12,15 +12,11 @@ from mild.cli import AsJson, RouterArgument, emit, given, note, say, takes_optio
 from mild.errors import counted
 from mild_gateway.cli.feedback import LEDGER
 from mild_gateway.cli.ledger import Since, Until
-from mild_gateway.cli.reloading import describe_reload, reload_if_running
 
 #: Exit codes besides 0, for a router that was promoted or would be, and 1, for an error.
-NOT_PROMOTED, TOO_FEW = 3, 4
+NOT_PROMOTED = 3
+TOO_FEW = 4
 Accept = StrEnum("Accept", ("better", "cheaper"))
-PortOrNone = Annotated[
-    int | None,
-    Option(min=1, max=65535, help="Port of the gateway here. Default: that of mild.toml, or 6060."),
-]
 
 
 @takes_options("mild_gateway.learning.learn:learn", "mild_gateway.ledger.replaying:replay")
@@ -35,24 +31,21 @@ def learn(
     min_judged: Annotated[int | None, Option(min=1, metavar="N")] = None,
     since: Since = None,
     until: Until = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Judge, but write nothing and reload nothing.")
-    ] = False,
-    port: PortOrNone = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Judge, but write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn a new version of a router from a gateway's ledger, and promote it if it is surely better.
 
     Judged answers train the new router, weighted by the probability of their expert; the newest rows, which
-    neither router saw, judge it. A promoted version serves from now on, and the old one is kept (mild
-    versions --rollback). The gateway is reloaded if one runs here.
+    neither router saw, judge it. A promoted version serves from now on, also in a gateway that runs, and
+    the old one is kept (mild versions --rollback).
 
     \b
     Exit codes, for cron:
       0   promoted; with --dry-run, it would be
       1   an error; 2 for a wrong option
       3   not promoted: not surely better
-      4   too few judged answers
+      4   too few judged answers, or too few that show what the new router would change
 
     \b
     Example:
@@ -61,7 +54,7 @@ def learn(
     """
     from mild_gateway.learning.learn import learn
 
-    found = learn(
+    result = learn(
         folder,
         ledger,
         table=table,
@@ -71,27 +64,16 @@ def learn(
         dry_run=dry_run,
         **given(accept=accept, trust_feedback=trust_feedback, all_versions=all_versions),
     )
-    report = found.as_dict()
-    if found.version is not None:
-        report["gateway"] = reload_if_running(port or _port_of(ledger))
 
     def show() -> None:
-        for reason, count in found.left_out.items():
+        for reason, count in result.left_out.items():
             note(f"{counted(count, 'row')} left out: {reason}.")
-        for text in found.notes:
+        for text in result.notes:
             note(text)
-        sentence = found.sentence
-        if "gateway" in report:
-            sentence += f" {describe_reload(report['gateway'])}"
-        say(sentence)
+        say(result.sentence)
 
-    emit(report, as_json, show)
-    if not found.promoted:
-        raise typer.Exit(TOO_FEW if found.reason == "too_few" else NOT_PROMOTED)
-
-
-def _port_of(ledger: str) -> int:
-    """The port of the gateway, where its configuration names the ledger."""
-    from mild_gateway.config import read_port
-
-    return read_port(ledger) if ledger.endswith((".toml", ".yaml", ".yml")) else 6060
+    emit(result.as_dict(), as_json, show)
+    if result.reason == "too_few":
+        raise typer.Exit(TOO_FEW)
+    if not result.promoted:
+        raise typer.Exit(NOT_PROMOTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from mild.cli import (
     shown_moment,
     takes_options,
 )
+from mild_gateway.cli.tables import columns_of
 
 Ledger = Annotated[
     str,
@@ -47,7 +49,7 @@ def ledger() -> None:
 def show(
     *, ledger: Ledger, since: Since = None, until: Until = None, as_json: AsJson = False
 ) -> None:
-    """Summarize a ledger: requests, dollars, outcomes, experts, latency.
+    """Summarize a ledger: requests, dollars, outcomes, experts, steps of a cascade, latency.
 
     \b
     Example:
@@ -57,10 +59,10 @@ def show(
     from mild_gateway.ledger.summary import summarize
 
     now = time.time()
-    found = summarize(
-        ledger_location(ledger), moment("since", since, now), moment("until", until, now)
-    )
-    emit(found, as_json, lambda: _show_summary(found))
+    first = moment("since", since, now)
+    last = moment("until", until, now)
+    summary = summarize(ledger_location(ledger), first, last)
+    emit(summary, as_json, lambda: _show_summary(summary))
 
 
 @takes_options(SPAN)
@@ -99,37 +101,33 @@ def export(
     from mild_gateway.ledger.reading import ledger_location, moment
 
     now = time.time()
-    span = moment("since", since, now), moment("until", until, now)
-    rows = write(ledger_location(ledger), out, *span, overwrite=overwrite, feedback=feedback)
+    first = moment("since", since, now)
+    last = moment("until", until, now)
+    location = ledger_location(ledger)
+    rows = write(location, out, first, last, overwrite=overwrite, feedback=feedback)
     kind = Path(out).suffix.lower().removeprefix(".")
-    kind = kind if kind in ("csv", "jsonl") else "parquet"
+    if kind not in ("csv", "jsonl"):
+        kind = "parquet"
     result = {"out": out, "format": kind, "rows": rows}
     emit(result, as_json, lambda: note(f"{rows:,} rows to {out}.", "written"))
 
 
-def _show_summary(found: dict[str, Any]) -> None:
-    from mild_gateway.access.dollars import parts_of, shown_dollars
-
+def _show_summary(summary: dict[str, Any]) -> None:
     facts = {
-        "requests": f"{found['requests']:,}",
-        "dollars": shown_dollars(parts_of(found["dollars"])),
-        "from": shown_moment(found["first"]),
-        "to": shown_moment(found["last"]),
-        "size": f"{found['bytes'] / 1e6:,.1f} MB",
-        **{outcome: f"{count:,}" for outcome, count in found["outcomes"].items()},
+        "requests": f"{summary['requests']:,}",
+        "dollars": _dollars(summary["dollars"]),
+        "from": shown_moment(summary["first"]),
+        "to": shown_moment(summary["last"]),
+        "size": f"{summary['bytes'] / 1e6:,.1f} MB",
     }
-    print_facts(str(found["path"]), "ledger", facts)
-    experts, recent = found["experts"].values(), found["recent"]
-    if experts:
-        columns = {
-            "expert": list(found["experts"]),
-            "requests": [f"{entry['requests']:,}" for entry in experts],
-            "dollars": [shown_dollars(parts_of(entry["dollars"])) for entry in experts],
-            "tokens in": [f"{entry['tokens_in']:,}" for entry in experts],
-            "tokens out": [f"{entry['tokens_out']:,}" for entry in experts],
-            "mean ms": [fixed(entry["mean_latency_ms"], 1) for entry in experts],
-        }
-        print_table("experts", columns)
+    for outcome, count in summary["outcomes"].items():
+        facts[outcome] = f"{count:,}"
+    print_facts(str(summary["path"]), "ledger", facts)
+    if summary["experts"]:
+        _show_experts(summary["experts"])
+    if summary["cascade"] is not None:
+        _show_cascade(summary["cascade"])
+    recent = summary["recent"]
     if recent["rows"]:
         facts = {
             "latency, median": f"{fixed(recent['latency_ms_p50'], 1)} ms",
@@ -141,6 +139,45 @@ def _show_summary(found: dict[str, Any]) -> None:
             "pinned to a session's expert": f"{recent['pinned']:,}",
         }
         print_facts(f"the newest {recent['rows']:,}", "rows", facts)
+
+
+def _show_experts(experts: Mapping[str, Mapping[str, Any]]) -> None:
+    rows = []
+    for name, entry in experts.items():
+        rows.append(
+            {
+                "expert": name,
+                "requests": f"{entry['requests']:,}",
+                "dollars": _dollars(entry["dollars"]),
+                "tokens in": f"{entry['tokens_in']:,}",
+                "tokens out": f"{entry['tokens_out']:,}",
+                "mean ms": fixed(entry["mean_latency_ms"], 1),
+            }
+        )
+    print_table("experts", columns_of(rows))
+
+
+def _show_cascade(cascade: Mapping[str, Any]) -> None:
+    """The paths through the steps of a cascade: experts of a step by commas, steps by arrows."""
+    rows = []
+    for path, entry in cascade["paths"].items():
+        rows.append(
+            {
+                "steps": path,
+                "requests": f"{entry['requests']:,}",
+                "share": percent(entry["requests"] / cascade["requests"]),
+                "dollars": _dollars(entry["dollars"]),
+            }
+        )
+    escalated = percent(cascade["escalated_share"])
+    title = f"cascade, {cascade['requests']:,} requests, {escalated} escalated"
+    print_table(title, columns_of(rows))
+
+
+def _dollars(amount: float) -> str:
+    from mild_gateway.access.dollars import parts_of, shown_dollars
+
+    return shown_dollars(parts_of(amount))
 
 
 #: What the entry point names.

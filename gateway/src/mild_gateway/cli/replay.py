@@ -25,6 +25,7 @@ from mild.cli import (
 )
 from mild.errors import counted
 from mild_gateway.cli.ledger import Ledger, Since, Until
+from mild_gateway.cli.tables import columns_of
 
 
 @takes_options("mild_gateway.ledger.replaying:replay")
@@ -60,7 +61,7 @@ def replay(
     """
     from mild_gateway.ledger.replaying import replay
 
-    found = replay(
+    document = replay(
         ledger,
         router,
         queries=queries,
@@ -77,50 +78,72 @@ def replay(
             random_state=seed,
         ),
     ).as_dict()
-    emit(found, as_json, lambda: _show_replay(found))
+    emit(document, as_json, lambda: _show_replay(document))
 
 
-def _show_replay(found: Mapping[str, Any]) -> None:
+def _show_replay(document: Mapping[str, Any]) -> None:
+    for quantity in document["estimates"]:
+        _show_estimates(document, quantity)
+    if document["draws"]:
+        _show_shares(document["shares"])
+        _show_overlap(document["overlap"], document["rows"])
+    for reason, count in document["left_out"].items():
+        note(f"{counted(count, 'row')} left out: {reason}.")
+    if document["target"] is not None:
+        say(f"The new router as it was tuned. {document['target']}")
+    if document["dropped_mix"] is not None:
+        say(f"Other prices drop the mix of the new router: {document['dropped_mix']}.")
+    say(document["verdict"]["sentence"])
+
+
+def _show_estimates(document: Mapping[str, Any], quantity: str) -> None:
+    """The estimates of one quantity, by every method."""
     from mild_gateway.ledger.replaying import METHODS
 
-    for name, entries in found["estimates"].items():
-        unit = found["cost"] if name == "cost" else name
-        title = f"{name} per request" + (f" ({unit})" if name == "cost" else "")
-        digits = 6 if unit == "dollars" else 4
-        rows = [
-            {key: fixed(entries[method][key], digits) for key in ("mean", "low", "high")}
-            for method in METHODS
-        ]
-        columns = {
-            "estimate": list(METHODS.values()),
-            "mean": [row["mean"] for row in rows],
-            f"{found['confidence'] * 100:g} % interval": [
-                f"{row['low']} to {row['high']}" for row in rows
-            ],
-        }
-        print_table(title, columns)
-    if found["draws"]:
-        shares, overlap = found["shares"], found["overlap"]
-        columns = {
-            "expert": list(shares),
-            "as logged": [percent(entry["logged"]) for entry in shares.values()],
-            "new router": [percent(entry["new"]) for entry in shares.values()],
-        }
-        print_table("shares of the requests", columns)
-        weight = f"{overlap['mean_weight']:.3f} ± {overlap['weight_error']:.3f}"
-        facts = {
-            "requests used": f"{found['rows']:,}",
-            "draws": f"{overlap['draws']:,}",
-            "draws possible under the new router": percent(overlap["agreement"]),
-            "effective number of draws": f"{overlap['effective']:,.0f}",
-            "largest weight, share of the sum": f"{100 * overlap['largest_share']:.2f} %",
-            "mean weight (1 is expected)": weight,
-        }
-        print_facts("overlap with the log", "quantity", facts)
-    for reason, count in found["left_out"].items():
-        note(f"{counted(count, 'row')} left out: {reason}.")
-    if found["target"] is not None:
-        say(f"The new router as it was tuned. {found['target']}")
-    if found["dropped_mix"] is not None:
-        say(f"Other prices drop the mix of the new router: {found['dropped_mix']}.")
-    say(found["verdict"]["sentence"])
+    unit = quantity
+    title = f"{quantity} per request"
+    if quantity == "cost":
+        unit = document["cost"]
+        title = f"{title} ({unit})"
+    digits = 4
+    if unit == "dollars":
+        digits = 6
+    rows = []
+    for method, description in METHODS.items():
+        entry = document["estimates"][quantity][method]
+        interval = f"{fixed(entry['low'], digits)} to {fixed(entry['high'], digits)}"
+        rows.append(
+            {
+                "estimate": description,
+                "mean": fixed(entry["mean"], digits),
+                f"{document['confidence'] * 100:g} % interval": interval,
+            }
+        )
+    print_table(title, columns_of(rows))
+
+
+def _show_shares(shares: Mapping[str, Mapping[str, float]]) -> None:
+    rows = []
+    for name, entry in shares.items():
+        rows.append(
+            {
+                "expert": name,
+                "as logged": percent(entry["logged"]),
+                "new router": percent(entry["new"]),
+            }
+        )
+    print_table("shares of the requests", columns_of(rows))
+
+
+def _show_overlap(overlap: Mapping[str, Any], n_requests: int) -> None:
+    """How much the log says about the new router."""
+    weight = f"{overlap['mean_weight']:.3f} ± {overlap['weight_error']:.3f}"
+    facts = {
+        "requests used": f"{n_requests:,}",
+        "draws": f"{overlap['draws']:,}",
+        "draws possible under the new router": percent(overlap["agreement"]),
+        "effective number of draws": f"{overlap['effective']:,.0f}",
+        "largest weight, share of the sum": f"{100 * overlap['largest_share']:.2f} %",
+        "mean weight (1 is expected)": weight,
+    }
+    print_facts("overlap with the log", "quantity", facts)

@@ -1,15 +1,13 @@
-"""``mild serve`` and ``mild reload``"""
+"""``mild serve``"""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
-from mild.cli import AsJson, emit
 from mild.errors import InvalidInputError
 
 LogFormat = StrEnum("LogFormat", ("text", "json"))
@@ -21,9 +19,7 @@ def serve(
         Path | None,
         Argument(help="Folder of a saved router. Default: the one in the file.", metavar="DIR"),
     ] = None,
-    config: Annotated[
-        Path | None, Option("--config", "-c", help="mild.toml, or LiteLLM's config.yaml.")
-    ] = None,
+    config: Annotated[Path | None, Option("--config", "-c", help="mild.toml.")] = None,
     host: Annotated[str | None, Option(help="Address to listen on.")] = None,
     port: Annotated[
         int | None, Option(min=0, max=65535, help="Port to listen on; 0 for a free one.")
@@ -54,9 +50,8 @@ def serve(
     Clients change the base URL and the model name only. With model mild the router chooses the expert;
     router-mild-<t> weighs prices by t (larger is cheaper); the name of an expert selects that expert.
 
-    \b
-    kill -HUP or mild reload   loads a new router without losing a request
-    kill -TERM or Ctrl-C       waits for running requests, then stops
+    A new version in the router's folder serves within a second or two, without a restart. Ctrl-C or SIGTERM
+    waits for running requests, then stops; a second one ends them.
 
     \b
     Example:
@@ -82,27 +77,20 @@ def serve(
     endpoints: dict[str, str] = {}
     if demo:
         from mild_gateway.demo.answers import read_endpoints
-        from mild_gateway.experts.expert import is_loopback
 
         endpoints = read_endpoints(endpoint or [])
-        if host is not None and not is_loopback(host):
-            raise InvalidInputError(
-                f"--demo listens only on this machine, because it needs no key; got --host {host}. "
-                "To serve other machines, use a router with --config.",
-                parameter="host",
-            )
-        if router is not None or config is not None:
-            raise InvalidInputError(
-                "--demo has its own router and experts; leave out DIR and --config.",
-                parameter="demo",
-            )
+        _check_demo(router, config, host, workers)
     elif config is None:
         raise InvalidInputError(
             "the experts must be named in a file: mild serve DIR --config mild.toml. "
             "To try it without experts: mild serve --demo.",
             parameter="config",
         )
-    logs = {"log_format": log_format, "log_level": log_level}
+    logs: dict[str, str] = {}
+    if log_format is not None:
+        logs["log_format"] = log_format
+    if log_level is not None:
+        logs["log_level"] = log_level
     options = {
         "router": router,
         "config": config,
@@ -111,7 +99,7 @@ def serve(
         "workers": workers,
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,
-        "logs": {name: value for name, value in logs.items() if value is not None},
+        "logs": logs,
         "demo": demo,
         "endpoints": endpoints,
     }
@@ -122,26 +110,25 @@ def serve(
     os.execv(sys.executable, command)
 
 
-def reload(
-    port: Annotated[int, Option(min=1, max=65535, help="Port of the gateway.")] = 6060,
-    timeout: Annotated[float, Option(min=0.1, help="Seconds to wait for it.")] = 30.0,
-    as_json: AsJson = False,
+def _check_demo(
+    router: Path | None, config: Path | None, host: str | None, workers: int | None
 ) -> None:
-    """Load a new router into a gateway that runs on this machine.
+    """Refuse options that the demo does not take."""
+    from mild_gateway.experts.expert import is_loopback
 
-    The gateway reads its router's folder again, checks it and swaps it in; running requests finish with
-    the old router. If the new one cannot be used, the old one stays, and this command prints the reason.
-
-    \b
-    Example:
-      mild reload --port 6060
-      mild fit log.parquet --out router --overwrite && mild reload
-    """
-    from mild_gateway.server.state import reload_gateway
-
-    found: dict[str, Any] = reload_gateway(port, timeout)
-    if found["failed"]:
+    if host is not None and not is_loopback(host):
         raise InvalidInputError(
-            f"{found['failed'][0]} The old router {found['router']} stays in use."
+            f"--demo listens only on this machine, because it needs no key; got --host {host}. "
+            "To serve other machines, use a router with --config.",
+            parameter="host",
         )
-    emit(found, as_json, lambda: typer.echo(f"router {found['router']} serves on port {port}"))
+    if router is not None or config is not None:
+        raise InvalidInputError(
+            "--demo has its own router and experts; leave out DIR and --config.",
+            parameter="demo",
+        )
+    if workers is not None and workers > 1:
+        raise InvalidInputError(
+            f"--demo runs in one process; got --workers {workers}. Leave it out.",
+            parameter="workers",
+        )

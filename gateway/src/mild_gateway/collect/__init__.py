@@ -7,10 +7,11 @@ Questions with answers and a file of experts become a table of outcomes::
 Nothing here is imported before it is needed: aiohttp only where an endpoint is asked.
 """
 
+from mild_gateway.collect.collected import Collected
 from mild_gateway.collect.config import ExpertFile, read_experts
-from mild_gateway.collect.grading import score_response
 from mild_gateway.collect.questions import Question, Questions, read_questions
-from mild_gateway.collect.session import Collected, collect_outcomes, plan_outcomes
+from mild_gateway.collect.session import collect_outcomes, plan_outcomes
+from mild_gateway.grading import score_response
 
 __all__ = [
     "Collected",

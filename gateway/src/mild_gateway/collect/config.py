@@ -9,10 +9,6 @@
     price_in = 0.15                # dollars per million tokens
     price_out = 0.60
 
-    [experts.rules]
-    command = "python rules.py"    # reads the query on stdin, answers on stdout
-    price_per_query = 0.0001
-
     [prompts]                      # optional
     numeric = "{query} End with the number."
 """
@@ -21,10 +17,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
@@ -38,9 +34,7 @@ from mild_gateway.experts.expert import Expert
 COLLECT = {
     "max_tokens": 512,
     "max_in_flight": 4,
-    "connect_seconds": 10.0,
     "total_seconds": 120.0,
-    "retries": 5,
 }
 
 
@@ -72,18 +66,24 @@ def read_experts(
     tables = config.content.get("experts")
     if not isinstance(tables, dict) or not tables:
         config.fail(("experts",), "must name at least one expert: [experts.NAME]; got none")
-    found = config.validate(_Content, config.content)
+    content = config.validate(_Content, config.content)
+    secrets_from = None
+    if need_secrets:
+        secrets_from = environment
     experts = []
     for name in tables:
-        given = environment if need_secrets else None
-        expert = read_expert(config, ("experts", name), name, given, defaults=COLLECT)
+        location = ("experts", name)
+        expert = read_expert(config, location, name, secrets_from, defaults=COLLECT)
         if expert is not None:
             experts.append(expert)
     for name, twin in _twins(experts):
         rule = f"must differ from {twin!r} in what it asks; remove one, or set extra.seed"
         config.add(("experts", name), rule)
     config.check()
-    return ExpertFile(experts, asdict(found.prompts if found else Prompts()))
+    prompts = Prompts()
+    if content is not None:
+        prompts = content.prompts
+    return ExpertFile(experts, asdict(prompts))
 
 
 def find_experts(
@@ -99,25 +99,47 @@ def find_experts(
         file = read_experts(experts, need_secrets=need_secrets)
     else:
         file = ExpertFile(list(experts), PROMPTS)
-        if not all(isinstance(expert, Expert) for expert in file.experts) or not file.experts:
-            raise OptionError(
-                parameter="experts", rule="must be a TOML file, or a list with at least one Expert."
-            )
-        for name, twin in _twins(file.experts):
-            raise OptionError(
-                parameter="experts",
-                rule=f"must differ in what they ask; {twin!r} and {name!r} do not. Remove one of them.",
-            )
+        _check_experts(file.experts)
     if names is None:
         return file
-    known = {expert.name: expert for expert in file.experts}
-    given = names.split(",") if isinstance(names, str) else list(names)
-    wanted = [name.strip() for name in given if name.strip()]
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not wanted:
-        got = unknown[0] if unknown else names
-        raise OptionError(f"experts must be among {', '.join(known)}; got {got!r}.")
-    return replace(file, experts=[known[name] for name in dict.fromkeys(wanted)])
+    return replace(file, experts=_experts_by_name(file.experts, names))
+
+
+def _check_experts(experts: Sequence[object]) -> None:
+    """Refuse a list of experts that is empty, holds something else, or asks the same twice."""
+    for expert in experts:
+        if not isinstance(expert, Expert):
+            raise _no_experts()
+    if not experts:
+        raise _no_experts()
+    for name, twin in _twins(cast("Sequence[Expert]", experts)):
+        raise OptionError(
+            parameter="experts",
+            rule=f"must differ in what they ask; {twin!r} and {name!r} do not. Remove one of them.",
+        )
+
+
+def _no_experts() -> OptionError:
+    rule = "must be a TOML file, or a list with at least one Expert."
+    return OptionError(parameter="experts", rule=rule)
+
+
+def _experts_by_name(experts: Sequence[Expert], names: str | Iterable[str]) -> list[Expert]:
+    """The experts of these names, each once, in the order of the names."""
+    by_name = {expert.name: expert for expert in experts}
+    if isinstance(names, str):
+        names = names.split(",")
+    chosen: dict[str, Expert] = {}
+    for given_name in names:
+        name = given_name.strip()
+        if not name:
+            continue
+        if name not in by_name:
+            raise OptionError(f"experts must be among {', '.join(by_name)}; got {name!r}.")
+        chosen[name] = by_name[name]
+    if not chosen:
+        raise OptionError(f"experts must be among {', '.join(by_name)}; got none.")
+    return list(chosen.values())
 
 
 def _twins(experts: Iterable[Expert]) -> Iterator[tuple[str, str]]:

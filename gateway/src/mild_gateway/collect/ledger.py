@@ -2,10 +2,12 @@
 
 Tables: ``answers`` (one per request that was answered), ``failures`` (every attempt that was not, with
 its reason), ``in_flight`` (requests that cost money, from before they are sent until their outcome is
-written), ``scores`` (what a scorer said about an answer), ``outputs`` (tables written from here),
-``log_probabilities`` (mean over the tokens of an answer, where it is known).
+written), ``scores`` (what a scorer said about an answer), ``outputs`` (tables written from here).
 
-Columns that a gateway's ledger also has are named alike: expert, price, tokens_in, tokens_out, latency_ms.
+This is not the gateway's ledger, which has a row for each request of a client, is shared by processes, and
+loses its oldest rows. Here an answer is found by what decides it, so that it is never paid for twice, and
+stays as long as the file. Columns that both have are named alike: expert, price, tokens_in, tokens_out,
+latency_ms.
 
 Every change is committed to the disk before the call returns (WAL, synchronous=FULL), by one
 process at a time: the file is locked while it is open, and a killed process leaves no lock.
@@ -28,7 +30,7 @@ from mild.errors import DataFileError
 from mild_gateway.experts.prices import Usage
 from mild_gateway.experts.replies import storable
 
-SCHEMA = 1
+SCHEMA = 2
 # Tells a ledger from other SQLite files: "mild".
 APPLICATION = 0x6D696C64
 
@@ -36,7 +38,8 @@ _TABLES = """
 CREATE TABLE answers (
     key TEXT PRIMARY KEY, expert TEXT NOT NULL, query TEXT NOT NULL, response TEXT NOT NULL,
     finish TEXT, tokens_in INTEGER, tokens_out INTEGER, estimated INTEGER NOT NULL,
-    price REAL NOT NULL, charged REAL NOT NULL, latency_ms REAL NOT NULL, answered_at REAL NOT NULL
+    price REAL NOT NULL, charged REAL NOT NULL, latency_ms REAL NOT NULL, answered_at REAL NOT NULL,
+    log_probability REAL
 );
 CREATE TABLE failures (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL, expert TEXT NOT NULL, reason TEXT NOT NULL,
@@ -48,10 +51,6 @@ CREATE TABLE in_flight (
 CREATE TABLE scores (key TEXT PRIMARY KEY, score REAL NOT NULL);
 CREATE TABLE outputs (path TEXT PRIMARY KEY, digest TEXT NOT NULL);
 """
-# Ledgers of earlier versions have none.
-_LOG_PROBABILITIES = (
-    "CREATE TABLE IF NOT EXISTS log_probabilities (key TEXT PRIMARY KEY, mean REAL NOT NULL)"
-)
 
 
 @dataclass(frozen=True)
@@ -105,45 +104,66 @@ class Ledger:
         """Answers to these requests, as far as they are known."""
         rows = self._database.execute(
             "SELECT key, response, finish, tokens_in, tokens_out, estimated, price, charged, latency_ms,"
-            " mean FROM answers LEFT JOIN log_probabilities USING (key)"
-            " WHERE key IN (SELECT value FROM json_each(?))",
+            " log_probability FROM answers WHERE key IN (SELECT value FROM json_each(?))",
             (json.dumps(list(keys)),),
         )
-        found: dict[str, StoredAnswer] = {}
-        for key, response, finish, tokens_in, tokens_out, estimated, *amounts in rows:
+        answers: dict[str, StoredAnswer] = {}
+        for row in rows:
             usage = None
-            if tokens_in is not None:
-                usage = Usage(tokens_in, tokens_out, bool(estimated))
-            price, charged, latency_ms, mean = amounts
-            found[key] = StoredAnswer(response, usage, price, charged, latency_ms, finish, mean)
-        return found
+            if row["tokens_in"] is not None:
+                usage = Usage(row["tokens_in"], row["tokens_out"], bool(row["estimated"]))
+            answers[row["key"]] = StoredAnswer(
+                response=row["response"],
+                usage=usage,
+                price=row["price"],
+                charged=row["charged"],
+                latency_ms=row["latency_ms"],
+                finish=row["finish"],
+                log_probability=row["log_probability"],
+            )
+        return answers
 
     def begin(self, key: str, expert: str, reserved: float) -> None:
         """Note that a request is about to be sent that may cost so much."""
         with self._change():
-            self._insert("in_flight", key, expert, reserved, time.time())
+            row = {"key": key, "expert": expert, "reserved": reserved, "sent_at": time.time()}
+            self._insert("REPLACE", "in_flight", row)
 
     def record_answer(self, key: str, expert: str, query: str, answer: StoredAnswer) -> None:
         """Write an answer, unless there is one; its request is no longer in flight."""
-        usage = answer.usage
-        tokens = (
-            (None, None, 0)
-            if usage is None
-            else (usage.tokens_in, usage.tokens_out, int(usage.estimated))
-        )
-        texts = (key, expert, storable(query), storable(answer.response), answer.finish)
-        amounts = (answer.price, answer.charged, answer.latency_ms, time.time())
+        row: dict[str, Any] = {
+            "key": key,
+            "expert": expert,
+            "query": storable(query),
+            "response": storable(answer.response),
+            "finish": answer.finish,
+            "estimated": 0,
+            "price": answer.price,
+            "charged": answer.charged,
+            "latency_ms": answer.latency_ms,
+            "answered_at": time.time(),
+            "log_probability": answer.log_probability,
+        }
+        if answer.usage is not None:
+            row["tokens_in"] = answer.usage.tokens_in
+            row["tokens_out"] = answer.usage.tokens_out
+            row["estimated"] = int(answer.usage.estimated)
         with self._change():
             self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
-            self._insert("answers", *texts, *tokens, *amounts, conflict="IGNORE")
-            if answer.log_probability is not None:
-                self._insert("log_probabilities", key, answer.log_probability, conflict="IGNORE")
+            self._insert("IGNORE", "answers", row)
 
     def record_failure(self, key: str, expert: str, reason: str, charged: float) -> None:
         """Write why an attempt failed, and what it may have cost."""
         with self._change():
             self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
-            self._insert("failures", None, key, expert, storable(reason), charged, time.time())
+            row = {
+                "key": key,
+                "expert": expert,
+                "reason": storable(reason),
+                "charged": charged,
+                "failed_at": time.time(),
+            }
+            self._insert("REPLACE", "failures", row)
 
     def spent(self) -> float:
         """Dollars that count against a spending limit, over all runs."""
@@ -157,27 +177,34 @@ class Ledger:
     def score(self, key: str) -> float | None:
         """What a scorer said, None if it was not asked."""
         row = self._database.execute("SELECT score FROM scores WHERE key = ?", (key,)).fetchone()
-        return None if row is None else float(row[0])
+        if row is None:
+            return None
+        return float(row["score"])
 
     def record_score(self, key: str, score: float) -> None:
         """Write what a scorer said."""
         with self._change():
-            self._insert("scores", key, score)
+            self._insert("REPLACE", "scores", {"key": key, "score": score})
 
     def wrote(self, path: Path) -> bool:
         """Whether a file is a table written from here, and nobody changed it since."""
         query = "SELECT digest FROM outputs WHERE path = ?"
         row = self._database.execute(query, (str(path.resolve()),)).fetchone()
-        return row is not None and path.is_file() and row[0] == _file_digest(path)
+        if row is None or not path.is_file():
+            return False
+        return bool(row["digest"] == _file_digest(path))
 
     def record_output(self, path: Path) -> None:
         """Remember a table written from here."""
         with self._change():
-            self._insert("outputs", str(path.resolve()), _file_digest(path))
+            row = {"path": str(path.resolve()), "digest": _file_digest(path)}
+            self._insert("REPLACE", "outputs", row)
 
-    def _insert(self, table: str, *values: Any, conflict: str = "REPLACE") -> None:
-        places = ", ".join("?" * len(values))
-        self._database.execute(f"INSERT OR {conflict} INTO {table} VALUES ({places})", values)
+    def _insert(self, conflict: str, table: str, row: dict[str, Any]) -> None:
+        columns = ", ".join(row)
+        values = ", ".join(f":{column}" for column in row)
+        statement = f"INSERT OR {conflict} INTO {table} ({columns}) VALUES ({values})"
+        self._database.execute(statement, row)
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -193,6 +220,7 @@ class Ledger:
         try:
             # One thread at a time uses it, but not always the same one.
             database = sqlite3.connect(self.path, timeout=0.5, check_same_thread=False)
+            database.row_factory = sqlite3.Row
             try:
                 self._prepare(database)
             except BaseException:
@@ -226,7 +254,6 @@ class Ledger:
                 f"{self.path} must be a ledger of version {SCHEMA}; got {version}. "
                 "Another version of mild wrote it; name another ledger=FILE."
             )
-        database.execute(_LOG_PROBABILITIES)
         database.commit()
 
 

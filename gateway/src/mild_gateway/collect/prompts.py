@@ -1,7 +1,7 @@
 """What is put to an expert: templates by kind of question, and the options of a choice.
 
 ``{query}`` stands for the question, ``{options}`` for the options, one to a line, each with its letter,
-and ``{letters}`` for the letters. A program gets the bare question, and the options under it.
+and ``{letters}`` for the letters.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Prompts:
 
 PROMPTS: Mapping[str, str] = asdict(Prompts())
 
-_PLACE = re.compile(r"\{(query|options|letters)\}")
+_PLACEHOLDER = re.compile(r"\{(query|options|letters)\}")
 
 
 def fill_prompt(template: str, query: str, options: Sequence[str] = ()) -> str:
-    """The template with its places filled, once: braces in a query stay as they are.
+    """The template with its placeholders filled, once: braces in a query stay as they are.
 
     >>> print(fill_prompt("{query}\\n{options}\\n({letters})", "Which {letters}?", ["one", "two"]))
     Which {letters}?
@@ -54,18 +54,15 @@ def fill_prompt(template: str, query: str, options: Sequence[str] = ()) -> str:
     """
     values = {
         "query": query,
-        "options": _lettered(options),
+        "options": lettered_options(options),
         "letters": ", ".join(LETTERS[: len(options)]),
     }
-    return _PLACE.sub(lambda place: values[place[1]], template)
+    return _PLACEHOLDER.sub(lambda placeholder: values[placeholder[1]], template)
 
 
-def bare_prompt(query: str, options: Sequence[str] = ()) -> str:
-    """The question alone, with its options if it has any."""
-    return f"{query}\n\n{_lettered(options)}" if options else query
-
-
-def _lettered(options: Sequence[str]) -> str:
-    return "\n".join(
-        f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False)
-    )
+def lettered_options(options: Sequence[str]) -> str:
+    """One option to a line, each behind its letter."""
+    lines = []
+    for letter, option in zip(LETTERS, options, strict=False):
+        lines.append(f"{letter}. {option}")
+    return "\n".join(lines)

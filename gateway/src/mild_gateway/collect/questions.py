@@ -108,33 +108,45 @@ def _interpret(
             items.append(_question(text, answers[row], kinds[row], options[row]))
         except DataFileError as error:
             raise DataFileError(f"row {row + 1}: {error}") from error
-    rest = {name: v for name, v in columns.items() if name not in (query_name, answer_name)}
-    return Questions(
-        items, {"query": texts, "answer": answers} | rest, f"{len(items):,} questions, {why}"
+    table = {"query": texts, "answer": answers}
+    for name, values in columns.items():
+        if name not in (query_name, answer_name):
+            table[name] = values
+    return Questions(items, table, f"{len(items):,} questions, {why}")
+
+
+def _find_column(role: str, name: str | None, usual: Sequence[str], columns: Columns) -> str:
+    candidates = usual
+    expected = " or ".join(usual)
+    if name is not None:
+        candidates = [name]
+        expected = repr(name)
+    for candidate in candidates:
+        if candidate in columns:
+            return candidate
+    raise DataFileError(
+        f"there must be a column {expected} ({role}); found {listed(list(columns))}. "
+        f"Name it with --{role}."
     )
-
-
-def _find_column(what: str, name: str | None, usual: Sequence[str], columns: Columns) -> str:
-    found = [candidate for candidate in ([name] if name else usual) if candidate in columns]
-    if not found:
-        wanted = repr(name) if name else " or ".join(usual)
-        raise DataFileError(
-            f"there must be a column {wanted} ({what}); found {listed(list(columns))}. "
-            f"Name it with --{what}."
-        )
-    return found[0]
 
 
 def _options(columns: Columns, rows: int) -> list[tuple[str, ...]]:
     """Options of every question; empty where it has none."""
     for name in CHOICE_NAMES:
         if name in columns:
-            return [_listed_options(value, row) for row, value in enumerate(columns[name], start=1)]
-    count = next((k for k, letter in enumerate(LETTERS) if letter not in columns), len(LETTERS))
-    if count < 2:
+            values = enumerate(columns[name], start=1)
+            return [_listed_options(value, row) for row, value in values]
+    option_columns = []
+    for letter in LETTERS:
+        if letter not in columns:
+            break
+        option_columns.append(columns[letter])
+    if len(option_columns) < 2:
         return [()] * rows
-    values = zip(*(columns[letter] for letter in LETTERS[:count]), strict=True)
-    return [tuple(str(cell) for cell in row if cell not in (None, "")) for row in values]
+    options = []
+    for row in zip(*option_columns, strict=True):
+        options.append(tuple(str(cell) for cell in row if cell not in (None, "")))
+    return options
 
 
 def _listed_options(value: Any, row: int) -> tuple[str, ...]:
@@ -163,9 +175,9 @@ def _kinds(
         return [kind] * len(answers), f"scored as {kind}"
     if "kind" in columns:
         kinds = columns["kind"]
-        wrong = [value for value in kinds if value not in KINDS]
-        if wrong:
-            raise DataFileError(f"kind must be one of {', '.join(KINDS)}; got {wrong[0]!r}.")
+        for value in kinds:
+            if value not in KINDS:
+                raise DataFileError(f"kind must be one of {', '.join(KINDS)}; got {value!r}.")
         return kinds, f"scored by their kind ({listed(sorted(set(kinds)))})"
     if scorer:
         return ["command"] * len(answers), "scored by the command"
@@ -179,8 +191,7 @@ def _kinds(
 
 
 def _question(text: str, answer: Any, kind: str, options: tuple[str, ...]) -> Question:
-    given = answer if isinstance(answer, list) else [answer]
-    answers = tuple(_answer_text(entry) for entry in given if entry is not None)
+    answers = tuple(_answer_text(entry) for entry in _as_list(answer) if entry is not None)
     if kind == "choice":
         return Question(text, (_letter(answer, options),), kind, options)
     if kind != "command" and not any(entry.strip() for entry in answers):
@@ -210,11 +221,19 @@ def _letter(answer: Any, options: tuple[str, ...]) -> str:
 
 
 def _are_numbers(answer: Any) -> bool:
-    given = answer if isinstance(answer, list) else [answer]
-    return all(is_number_text(_answer_text(entry)) for entry in given)
+    return all(is_number_text(_answer_text(entry)) for entry in _as_list(answer))
+
+
+def _as_list(answer: Any) -> list[Any]:
+    """Several right answers are a list; one is not."""
+    if isinstance(answer, list):
+        return answer
+    return [answer]
 
 
 def _answer_text(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        value = int(value)
-    return "" if value is None else str(value)
+        return str(int(value))
+    return str(value)

@@ -3,6 +3,8 @@
   const PACE = 2000, PATIENCE = 5000;
   const byId = id => document.getElementById(id);
   let seen = null, goneSince = null;
+  // The admin key, while this page is open: in no address, cookie or storage.
+  let key = null, asksForKey = false;
   const drawn = {};
 
   // Text only: names and queries never become markup.
@@ -38,6 +40,7 @@
     const digits = value >= 0.1 ? 2 : Math.min(7, 2 - Math.floor(Math.log10(value)));
     return "$" + value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   }
+  const signed = value => (value < 0 ? "\u2212" : "") + dollars(Math.abs(value));
   function milliseconds(value) {
     if (value == null) return "–";
     if (value >= 10000) return (value / 1000).toFixed(0) + " s";
@@ -70,9 +73,12 @@
     if (!data) return [];
     const experts = Object.entries(data.always).sort((a, b) => b[1] - a[1]);
     const words = ([name, cost]) => `always ${name} ${dollars(cost)}`;
-    const saved = experts[0][1] - data.paid;
-    return [[saved >= 0 ? `Saved compared with always ${experts[0][0]}` : `Spent above always ${experts[0][0]}`, dollars(Math.abs(saved)),
-      `${dollars(data.paid)} for the last ${plural(data.rows, "answer")}; with the same tokens ${experts.map(words).join(", ")}`]];
+    const { estimate, low, high } = data.saved[experts[0][0]];
+    const sign = estimate >= 0 ? 1 : -1;
+    const ends = [sign * low, sign * high].sort((a, b) => a - b);
+    const interval = low === null ? "" : `${percent(data.confidence, 0)} interval ${signed(ends[0])} to ${signed(ends[1])}; `;
+    return [[sign > 0 ? `Saved compared with always ${experts[0][0]}` : `Spent above always ${experts[0][0]}`, dollars(Math.abs(estimate)),
+      `${interval}${dollars(data.paid)} for the last ${plural(data.rows, "answer")}, with the same tokens ${experts.map(words).join(", ")}`]];
   }
 
   function tiles(status) {
@@ -113,9 +119,8 @@
     if (data.reference === null) return "Bands appear here once the router records its shares in training, or enough decisions have been made.";
     const source = data.reference === "trained" ? `the shares that the router had on ${count(data.reference_rows)} training rows`
       : `the shares among ${count(data.reference_rows)} earlier decisions`;
-    const explored = data.explore > 0 ? `, mixed with ${percent(data.explore)} exploration` : "";
     const so = data.window < data.full ? `, ${count(data.window)} so far,` : "";
-    return `Rule: the last ${count(data.full)} decisions${so} are compared with ${source}${explored}. The bands are beta-binomial and hold for all experts at once: ` +
+    return `Rule: the last ${count(data.full)} decisions${so} are compared with ${source}. The bands are beta-binomial and hold for all experts at once: ` +
       `if nothing has changed, they contain all shares with a probability of ${percent(data.confidence, 0)} at any one time. Pinned requests, and requests that name an expert or a trade-off, are not counted.`;
   }
 
@@ -135,6 +140,19 @@
         make("div", { class: "figures" }, make("span", { class: "unseen" }, "mean score "), mean.toFixed(2),
           make("small", {}, `${low.toFixed(2)} to ${high.toFixed(2)}`)));
     });
+  }
+
+  function cascadeSentence(data) {
+    if (data.escalated === null) return `None of the last ${plural(data.requests, "request")} reached an expert.`;
+    return `Of the last ${plural(data.requests, "request")}, ${percent(data.escalated)} were escalated beyond the first step; ` +
+      `${data.calls.toFixed(1)} calls per request.`;
+  }
+  function cascadeRows(data) {
+    return data.steps.map(step => make("li", { class: "row" },
+      make("div", { class: "who" }, `Step ${step.step}`, make("small", {}, step.experts.join(", "))),
+      make("div", { class: "meter", "aria-hidden": "true" }, make("i", { class: "live", style: { width: (100 * step.share) + "%" } })),
+      make("div", { class: "figures" }, make("span", { class: "unseen" }, "ended here "), percent(step.share),
+        make("small", {}, plural(step.requests, "request")))));
   }
 
   function spendRows(spend) {
@@ -194,20 +212,33 @@
   }
 
   function expertRow(expert) {
-    const kinds = { closed: ["good", "closed"], "half-open": ["warn", "half-open"], open: ["bad", "open"] };
-    const [kind, word] = kinds[expert.breaker] || ["", "unknown"];
-    const some = expert.breakers_not_closed > 0 && expert.workers > 1 ? ` in ${expert.breakers_not_closed} of ${expert.workers} workers` : "";
-    const notes = [];
-    if (expert.open_keys > 0) notes.push(expert.open_keys === 1 ? "open for 1 key" : `open for ${count(expert.open_keys)} keys`);
-    if (expert.cool_down > 0) notes.push(`cools down for ${count(Math.ceil(expert.cool_down))} s`);
+    let kind = "";
+    let word = "unknown";
+    if (expert.asked_last > 0) {
+      kind = "bad";
+      word = "asked last";
+      if (expert.workers > 1) word += ` in ${expert.asked_last} of ${expert.workers} workers`;
+    } else if (expert.workers > 0) {
+      kind = "good";
+      word = "reachable";
+    }
     const flight = expert.in_flight === null ? "–" : count(expert.in_flight) + (expert.max_in_flight === null ? "" : ` of ${count(expert.max_in_flight)}`);
     const last = expert.last_failure;
     const attempts = [count(expert.failed_attempts), last ? make("small", {}, `last: ${last.kind}, ${clock(last.time)}`) : null];
     return make("tr", {}, make("th", { scope: "row" }, expert.name),
-      make("td", {}, make("span", { class: "pill " + kind }, word + some), ...notes.map((text) => make("span", { class: "pill warn" }, text))),
+      make("td", {}, make("span", { class: "pill " + kind }, word)),
       ...Object.entries({ "in flight": flight, "requests, 1 h": count(expert.requests), failed: count(expert.failures), "failed attempts": attempts, "fell back": count(expert.fell_back),
         "median": milliseconds(expert.p50), "95 % within": milliseconds(expert.p95), "spent, 1 h": dollars(expert.dollars) })
         .map(([name, cell]) => make("td", { "data-name": name }, ...[cell].flat())));
+  }
+
+  // A cascade is not an expert: what is said of endpoints is left out.
+  function cascadeRow(data) {
+    const cells = { "in flight": "–", "requests, 1 h": count(data.requests), failed: count(data.failures), "failed attempts": "–", "fell back": "–",
+      "median": milliseconds(data.p50), "95 % within": milliseconds(data.p95), "spent, 1 h": dollars(data.dollars) };
+    return make("tr", {}, make("th", { scope: "row" }, "cascade", make("small", {}, "its experts' calls together")),
+      make("td", {}, make("span", { class: "pill" }, data.escalated === null ? "no calls" : `${percent(data.escalated, 0)} escalated`)),
+      ...Object.entries(cells).map(([name, cell]) => make("td", { "data-name": name }, cell)));
   }
 
   function decision(entry) {
@@ -244,7 +275,13 @@
     fill("spend", status.spend, () => spendRows(status.spend));
     fill("traffic", status.traffic, () => traffic(status.traffic));
     fill("latency", status.latency, () => latencyRows(status.latency));
-    fill("experts", status.experts, () => status.experts.map(expertRow));
+    const cascade = status.cascade;
+    byId("cascade-card").hidden = !cascade;
+    if (cascade) {
+      byId("cascade-sentence").textContent = cascadeSentence(cascade);
+      fill("cascade", cascade, () => cascadeRows(cascade));
+    }
+    fill("experts", [status.experts, cascade], () => [...status.experts.map(expertRow), ...(cascade ? [cascadeRow(cascade)] : [])]);
     fill("last", status.last, () => status.last.length ? status.last.map(decision)
       : [make("li", { class: "empty" }, status.ledger ? "No decisions yet." : "No ledger is configured: decisions, shares and latencies are not kept.")]);
     const routers = [...new Set(status.workers.map(worker => worker.router).filter(Boolean))];
@@ -255,7 +292,7 @@
   function pulse() {
     const node = byId("pulse");
     node.className = "pulse " + (goneSince !== null ? "gone" : seen ? "live" : "waiting");
-    node.textContent = goneSince !== null ? "no answer" : seen ? `live, ${clock(seen.time)}` : "Connecting …";
+    node.textContent = asksForKey ? "A key is needed" : goneSince !== null ? "no answer" : seen ? `live, ${clock(seen.time)}` : "Connecting …";
     document.documentElement.classList.toggle("stale", goneSince !== null);
     fill("notices", [goneSince, seen && seen.shares, seen && seen.drift, seen && seen.troubles], () => notices(seen));
   }
@@ -264,7 +301,12 @@
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), PATIENCE);
     try {
-      const answer = await fetch("status.json", { cache: "no-store", signal: stop.signal });
+      const headers = key === null ? {} : { Authorization: `Bearer ${key}` };
+      const answer = await fetch("status.json", { cache: "no-store", signal: stop.signal, headers });
+      if (answer.status === 401 || answer.status === 403) {
+        askForKey(answer.status);
+        return;
+      }
       if (!answer.ok) throw new Error(String(answer.status));
       seen = await answer.json();
       goneSince = null;
@@ -278,6 +320,30 @@
     pulse();
     setTimeout(next, PACE);
   }
+
+  // The figures are hidden until a key may see them; nothing is asked meanwhile.
+  function askForKey(status) {
+    const wasRefused = key !== null;
+    key = null;
+    seen = goneSince = null;
+    asksForKey = true;
+    byId("main").hidden = true;
+    byId("key-card").hidden = false;
+    byId("raw").hidden = true;
+    byId("key-problem").textContent = !wasRefused ? "" : status === 401 ? "The gateway does not know this key." : "This is not an admin key.";
+    byId("key").value = "";
+    byId("key").focus();
+    pulse();
+  }
+  byId("key-form").addEventListener("submit", event => {
+    event.preventDefault();
+    key = byId("key").value.trim();
+    if (!key) return;
+    asksForKey = false;
+    byId("key-card").hidden = true;
+    byId("main").hidden = false;
+    ask();
+  });
   // A tab that nobody sees asks nothing.
   const next = () => document.hidden ? document.addEventListener("visibilitychange", next, { once: true }) : ask();
 

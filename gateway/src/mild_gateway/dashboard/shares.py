@@ -1,11 +1,10 @@
 """Live shares beside the usual ones: do they lie in their bands? Without SciPy.
 
-The reference says that expert k has a share ``r_k``, known from ``m`` earlier decisions. With an
-exploration share e and K experts, a new decision falls on k with probability ``(1 - e) r_k + e / K``. Among
-the last N decisions the count of k is then beta-binomial: binomial, with a probability that is itself known
-only as well as m decisions tell. The band of k holds the middle ``1 - (1 - confidence) / K`` of that
-distribution: at any one look, all K counts lie in their bands with at least the confidence if nothing
-has changed.
+The decisions are those before exploration. The reference says that expert k has a share ``r_k``, known from
+``m`` earlier decisions. Among the last N decisions the count of k is then beta-binomial: binomial, with a
+probability that is itself known only as well as m decisions tell. The band of k holds the middle
+``1 - (1 - confidence) / K`` of that distribution, for K experts: at any one look, all K counts lie in their
+bands with at least the confidence if nothing has changed.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from mild.artifact import RouterInfo
 CONFIDENCE = 0.99
 # Decisions that are looked at, and how many there must be.
 WINDOW = 500
-LEAST = 50
-KNOWN = 1e9
+MIN_DECISIONS = 50
 
 
 @dataclass(frozen=True)
@@ -35,30 +33,25 @@ class Band:
     expected: float
 
 
-def bands(
-    counts: Sequence[float], n: int, explore: float = 0.0, confidence: float = CONFIDENCE
-) -> list[Band]:
-    """Bands for the counts among n decisions, by the ``counts`` of the reference, which was not explored.
+def bands(counts: Sequence[float], n: int, confidence: float = CONFIDENCE) -> list[Band]:
+    """Bands for the counts among n decisions, by the ``counts`` of the reference.
 
     >>> bands([600, 400], 100)
     [Band(low=45, high=74, expected=60.0), Band(low=26, high=55, expected=40.0)]
     """
     total = sum(counts)
-    experts = len(counts)
-    tail = (1 - confidence) / experts / 2
-    result = []
+    tail = (1 - confidence) / len(counts) / 2
+    expert_bands = []
     for count in counts:
         # Half a decision for and against: a share that was never seen is small, not impossible.
-        a, b = count + 0.5, total - count + 0.5
-        share = a / (a + b)
-        mean = (1 - explore) * share + explore / experts
-        variance = (1 - explore) ** 2 * share * (1 - share) / (a + b + 1)
-        # With exploration alone the probability is known: as if from very many decisions.
-        known = mean * (1 - mean) / variance - 1 if variance > 0 else KNOWN
-        low, high = _middle(n, mean * known, (1 - mean) * known, tail)
-        seen = (1 - explore) * count / total + explore / experts if total else mean
-        result.append(Band(low, high, n * seen))
-    return result
+        a = count + 0.5
+        b = total - count + 0.5
+        low, high = _middle(n, a, b, tail)
+        expected_share = a / (a + b)
+        if total:
+            expected_share = count / total
+        expert_bands.append(Band(low, high, n * expected_share))
+    return expert_bands
 
 
 def _middle(n: int, a: float, b: float, tail: float) -> tuple[int, int]:
@@ -88,60 +81,78 @@ def trained(
     """Shares that the router had in training; None if it does not say, or decides otherwise now."""
     if info.shares is None:
         return None
-    fitted = None if info.cost is None else info.cost.price_weight
-    if price_weight is not None and price_weight != fitted:
+    fitted_weight = None
+    if info.cost is not None:
+        fitted_weight = info.cost.price_weight
+    if price_weight is not None and price_weight != fitted_weight:
         return None
-    rows, experts = info.shares.rows, info.shares.experts
+    n_rows = info.shares.rows
+    shares = info.shares.experts
     try:
-        counts = tuple(rows * float(experts[name]) for name in expert_names)
+        counts = [n_rows * float(shares[name]) for name in expert_names]
     except (KeyError, TypeError, ValueError):
         return None
-    return Reference(counts, "trained") if sum(counts) > 0 else None
+    # Not a number is no count either.
+    if not sum(counts) > 0:
+        return None
+    return Reference(tuple(counts), "trained")
 
 
 def share_document(
-    expert_names: Sequence[str], draws: Sequence[str], reference: Reference | None, explore: float
+    expert_names: Sequence[str], preferred_experts: Sequence[str], reference: Reference | None
 ) -> dict[str, Any]:
     """Shares of the newest decisions, their bands, and whether they have left them.
 
-    ``draws`` are experts, newest first. Without a reference, earlier decisions are the usual ones.
+    ``preferred_experts`` are those of the decisions, newest first. Without a reference, earlier decisions
+    are the usual ones.
     """
-    window = draws[:WINDOW]
-    live = Counter(window)
-    n = len(window)
+    n = len(preferred_experts[:WINDOW])
     if reference is None:
-        earlier = Counter(draws[WINDOW:])
-        counts = tuple(float(earlier[name]) for name in expert_names)
-        # Those decisions were explored as much as the new ones.
-        explore = 0.0
-        reference = Reference(counts, "earlier") if sum(counts) >= LEAST else None
-    lines: list[dict[str, Any]] = [
-        {"name": name, "count": live[name], "live": live[name] / n if n else None}
-        for name in expert_names
-    ]
-    if reference is not None:
-        # Without enough decisions, the bands that enough would have.
-        size = max(n, LEAST)
-        for line, band in zip(lines, bands(reference.counts, size, explore), strict=True):
-            line |= {
-                "usual": band.expected / size,
-                "low": band.low / size,
-                "high": band.high / size,
-                "outside": n >= LEAST and not band.low <= line["count"] <= band.high,
-            }
-    drifted = [line for line in lines if line.get("outside")]
-    return {
+        reference = _earlier_shares(expert_names, preferred_experts[WINDOW:])
+    counts = Counter(preferred_experts[:WINDOW])
+    lines: list[dict[str, Any]] = []
+    for name in expert_names:
+        live = None
+        if n:
+            live = counts[name] / n
+        lines.append({"name": name, "count": counts[name], "live": live})
+    document: dict[str, Any] = {
         "window": n,
-        "least": LEAST,
+        "least": MIN_DECISIONS,
         "full": WINDOW,
         "confidence": CONFIDENCE,
-        "reference": None if reference is None else reference.name,
-        "reference_rows": None if reference is None else round(sum(reference.counts)),
-        "explore": explore,
-        "drift": bool(drifted),
-        "sentence": _share_sentence(n, reference, drifted),
-        "experts": lines,
+        "reference": None,
+        "reference_rows": None,
     }
+    if reference is not None:
+        document["reference"] = reference.name
+        document["reference_rows"] = round(sum(reference.counts))
+        _add_bands(lines, n, reference)
+    drifted = [line for line in lines if line.get("outside")]
+    document["drift"] = bool(drifted)
+    document["sentence"] = _share_sentence(n, reference, drifted)
+    document["experts"] = lines
+    return document
+
+
+def _earlier_shares(expert_names: Sequence[str], earlier: Sequence[str]) -> Reference | None:
+    """The shares among earlier decisions; None if these are too few."""
+    counts = Counter(earlier)
+    counts_by_expert = tuple(float(counts[name]) for name in expert_names)
+    if sum(counts_by_expert) < MIN_DECISIONS:
+        return None
+    return Reference(counts_by_expert, "earlier")
+
+
+def _add_bands(lines: Sequence[dict[str, Any]], n: int, reference: Reference) -> None:
+    """Add the usual share of each expert and its band, and whether the live share is outside."""
+    # Without enough decisions, the bands that enough would have.
+    size = max(n, MIN_DECISIONS)
+    for line, band in zip(lines, bands(reference.counts, size), strict=True):
+        line["usual"] = band.expected / size
+        line["low"] = band.low / size
+        line["high"] = band.high / size
+        line["outside"] = n >= MIN_DECISIONS and not band.low <= line["count"] <= band.high
 
 
 def _share_sentence(
@@ -154,18 +165,22 @@ def _share_sentence(
             f"{n:,} decisions; the router does not record its shares in training, and there are too "
             "few earlier decisions to compare with."
         )
-    usual = "in training" if reference.name == "trained" else "among earlier decisions"
-    if n < LEAST:
-        return f"{n:,} decisions so far; shares are compared from {LEAST} decisions on."
+    if n < MIN_DECISIONS:
+        return f"{n:,} decisions so far; shares are compared from {MIN_DECISIONS} decisions on."
     if not drifted:
         return f"All shares of the last {n:,} decisions are within their bands."
-    parts = [
-        f"{line['name']} has {_percent(line['live'])} of the last {n:,} decisions; {usual} it had "
-        f"{_percent(line['usual'])} (band {_percent(line['low'])} to {_percent(line['high'])})"
-        for line in drifted
-    ]
+    usual = "among earlier decisions"
+    if reference.name == "trained":
+        usual = "in training"
+    sentences = []
+    for line in drifted:
+        band = f"band {_percent(line['low'])} to {_percent(line['high'])}"
+        sentences.append(
+            f"{line['name']} has {_percent(line['live'])} of the last {n:,} decisions; {usual} it had "
+            f"{_percent(line['usual'])} ({band})"
+        )
     return (
-        "; ".join(parts)
+        "; ".join(sentences)
         + ". The queries or the router have changed: consider fitting the router again."
     )
 

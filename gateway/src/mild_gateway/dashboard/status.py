@@ -15,12 +15,16 @@ from typing import Any
 from mild.artifact import Router
 from mild.errors import DataFileError
 from mild_gateway.config import Settings
-from mild_gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
+from mild_gateway.dashboard.cascade import FAILURES, cascade_document
+from mild_gateway.dashboard.ledger_snapshot import (
+    MINUTES,
+    LedgerSnapshot,
+    MinuteSum,
+    read_snapshot,
+)
+from mild_gateway.dashboard.savings import savings_document
 from mild_gateway.dashboard.shares import Reference, share_document, trained
 from mild_gateway.database import Address
-from mild_gateway.experts.breaker import STATES
-from mild_gateway.experts.expert import Expert
-from mild_gateway.experts.prices import Usage
 from mild_gateway.ledger.feedback import feedback_by_expert
 from mild_gateway.ledger.records import Record, path_of
 from mild_gateway.ledger.summary import quantile
@@ -30,7 +34,8 @@ from mild_gateway.selection.models import CASCADE, configured_name
 # Seconds for which a document serves everybody who asks.
 FRESH = 1.0
 # Days whose answers count for the feedback that is shown, and seconds for which that is kept.
-FEEDBACK_DAYS, FEEDBACK_FRESH = 7, 30.0
+FEEDBACK_DAYS = 7
+FEEDBACK_FRESH = 30.0
 LAST = 20
 # What is shown of a decision, and of a worker.
 SHOWN = (
@@ -38,7 +43,6 @@ SHOWN = (
     "status", "outcome", "attempts", "streamed",
 )  # fmt: skip
 WORKER = ("pid", "age", "in_flight", "started", "draining", "router")
-FAILURES = ("failed", "cut")
 
 
 @cache
@@ -67,7 +71,7 @@ class Dashboard:
 
     def __post_init__(self, router: Router) -> None:
         self._lock = asyncio.Lock()
-        self._found: dict[str, Any] = {}
+        self._last_document: dict[str, Any] = {}
         self._looked: float | None = None
         self._feedback: dict[str, dict[str, Any]] = {}
         self._feedback_read = -math.inf
@@ -76,12 +80,15 @@ class Dashboard:
     def take(self, router: Router) -> None:
         """Another router serves from now on."""
         self._names = list(dict.fromkeys(map(configured_name, router.expert_names)))
-        # A cascade is a choice of its own, beside the experts that exploration draws.
-        self._choices = self._names if router.cascade is None else [*self._names, CASCADE]
+        has_cascade = router.cascade is not None and not self.settings.cascade_by_name
+        self._choices = list(self._names)
+        if has_cascade:
+            # It is a choice of its own, beside the experts that exploration draws.
+            self._choices.append(CASCADE)
         routing = self.settings.routing
         self._reference: Reference | None = None
         # With a target, or a cascade, the router decides otherwise than in training.
-        if routing.target is None and router.cascade is None:
+        if routing.target is None and not has_cascade:
             self._reference = trained(router.info, self._names, routing.price_weight)
 
     async def document(self) -> dict[str, Any]:
@@ -90,184 +97,213 @@ class Dashboard:
             now = self.clock()
             if self._looked is None or not 0 <= now - self._looked < FRESH:
                 # The books belong to the loop, the file to the thread.
-                spend = None if self.spend is None else dict(self.spend())
-                self._found = await asyncio.to_thread(self._document, now, spend)
+                spend = None
+                if self.spend is not None:
+                    spend = dict(self.spend())
+                self._last_document = await asyncio.to_thread(self._document, now, spend)
                 self._looked = now
-            return self._found
+            return self._last_document
 
     def _read_ledger(self, now: float) -> tuple[LedgerSnapshot, list[str]]:
-        place = self.settings.ledger.path
-        if place is None:
+        """What the ledger says, and what is wrong with it."""
+        ledger = self.settings.ledger.path
+        if ledger is None:
             return LedgerSnapshot(), []
         # A file that is not there yet, or empty, is one that nobody has written to.
-        if not isinstance(place, Address) and not (place.exists() and place.stat().st_size):
+        if not isinstance(ledger, Address) and not (ledger.exists() and ledger.stat().st_size):
             return LedgerSnapshot(), []
         try:
             if not 0 <= now - self._feedback_read < FEEDBACK_FRESH:
-                self._feedback = feedback_by_expert(place, now - FEEDBACK_DAYS * 86_400)
+                self._feedback = feedback_by_expert(ledger, now - FEEDBACK_DAYS * 86_400)
                 self._feedback_read = now
-            return read_snapshot(place, now), []
+            return read_snapshot(ledger, now), []
         except DataFileError as error:
             return LedgerSnapshot(), [f"The ledger cannot be read: {error}"]
 
     def _document(self, now: float, spend: dict[str, Any] | None) -> dict[str, Any]:
-        found, troubles = self._read_ledger(now)
-        workers = found.workers
+        snapshot, troubles = self._read_ledger(now)
+        workers = snapshot.workers
         if not workers and self.ledger is not None and self.ledger.published is not None:
             # No file holds what this worker says of itself.
             workers = [{**self.ledger.published, "age": 0.0, "ledger": self.ledger.state()}]
-        explore = self.settings.routing.explore
-        if found.preferred or explore == "auto":
-            explore = 0.0
+        feedback = {}
+        for name, entry in self._feedback.items():
+            if name in self._names and (entry["samples"] or entry["self_selected"]):
+                feedback[name] = entry
         return {
             "time": now,
-            "experts": expert_lines(self._names, found, workers),
-            "shares": share_document(self._choices, found.draws, self._reference, explore),
-            "drift": found.drift,
-            "traffic": traffic_document(found.minutes, now),
-            "latency": latency_document(found.recent),
-            "savings": savings_document(found.recent, self.settings.experts),
+            "experts": expert_lines(self._names, snapshot, workers),
+            "cascade": cascade_document(snapshot.cascades),
+            "shares": share_document(self._choices, snapshot.preferred_experts, self._reference),
+            "drift": snapshot.drift,
+            "traffic": traffic_document(snapshot.minutes, now),
+            "latency": latency_document(snapshot.recent),
+            "savings": savings_document(snapshot.recent, self.settings.experts),
             "spend": spend,
-            "feedback": {
-                name: entry
-                for name, entry in self._feedback.items()
-                if name in self._names and (entry["samples"] or entry["self_selected"])
-            },
-            "workers": [{name: worker.get(name) for name in WORKER} for worker in workers],
-            "last": decision_lines(found.recent, self.settings.ledger.keep_text),
+            "feedback": feedback,
+            "workers": [_worker_line(worker) for worker in workers],
+            "last": decision_lines(snapshot.recent, self.settings.ledger.keep_text),
             "ledger": self.settings.ledger.path is not None,
             "troubles": [*troubles, *_troubles(workers, spend)],
         }
 
 
+def _worker_line(worker: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: worker.get(name) for name in WORKER}
+
+
 def _troubles(workers: Sequence[Mapping[str, Any]], spend: Mapping[str, Any] | None) -> list[str]:
-    """What somebody should look after, one sentence each."""
-    said = []
-    states = [worker.get("ledger") or {} for worker in workers]
-    for trouble in dict.fromkeys(state.get("trouble") for state in states):
-        if trouble:
-            said.append(f"The ledger cannot be written: {trouble}; rows wait in memory.")
-    dropped = sum(state.get("dropped") or 0 for state in states)
-    if dropped:
-        said.append(f"{dropped:,} rows are missing from the ledger.")
-    if any(worker.get("draining") for worker in workers):
-        said.append("A worker is shutting down: it finishes its requests and takes no new ones.")
+    """What somebody should look after, one sentence each; what several workers say is said once."""
+    ledger_sentences = []
+    router_sentences = []
+    n_dropped = 0
+    is_draining = False
+    for worker in workers:
+        ledger = worker.get("ledger") or {}
+        if ledger.get("trouble"):
+            ledger_sentences.append(
+                f"The ledger cannot be written: {ledger['trouble']}; rows wait in memory."
+            )
+        reason = worker.get("router_trouble")
+        if reason:
+            router_sentences.append(
+                f"The new router was refused, and the old one still serves: {reason}"
+            )
+        n_dropped += ledger.get("dropped") or 0
+        is_draining = is_draining or bool(worker.get("draining"))
+    sentences = list(dict.fromkeys(ledger_sentences + router_sentences))
+    if n_dropped:
+        sentences.append(f"{n_dropped:,} rows are missing from the ledger.")
+    if is_draining:
+        sentences.append(
+            "A worker is shutting down: it finishes its requests and takes no new ones."
+        )
     if spend is not None and spend.get("trouble"):
-        said.append(f"The store of budgets has a problem: {spend['trouble']}")
-    return said
+        sentences.append(f"The store of budgets has a problem: {spend['trouble']}")
+    return sentences
 
 
-def traffic_document(
-    minutes: Sequence[tuple[int, str, str, int, float]], now: float
-) -> dict[str, Any]:
+def traffic_document(minutes: Sequence[MinuteSum], now: float) -> dict[str, Any]:
     """Requests, failures and dollars per minute of the last hour, oldest first, and their sums."""
     first = int(now // 60) - MINUTES + 1
-    lines = {
-        minute: {"time": minute * 60, "requests": 0, "failures": 0, "dollars": 0.0}
-        for minute in range(first, first + MINUTES)
-    }
+    lines: dict[int, dict[str, Any]] = {}
+    for minute in range(first, first + MINUTES):
+        lines[minute] = {"time": minute * 60, "requests": 0, "failures": 0, "dollars": 0.0}
     outcomes: Counter[str] = Counter()
-    for minute, _, outcome, requests, price in minutes:
-        if minute in lines:
-            line = lines[minute]
-            line["requests"] += requests
-            line["dollars"] += price
-            line["failures"] += requests if outcome in FAILURES else 0
-            outcomes[outcome] += requests
-    sums = ("requests", "failures", "dollars")
-    return {
-        "minutes": list(lines.values()),
-        **{name: sum(line[name] for line in lines.values()) for name in sums},
-        "outcomes": outcomes,
-    }
+    totals: dict[str, Any] = {"requests": 0, "failures": 0, "dollars": 0.0}
+    for row in minutes:
+        if row.minute not in lines:
+            continue
+        outcomes[row.outcome] += row.requests
+        for line in (lines[row.minute], totals):
+            line["requests"] += row.requests
+            line["dollars"] += row.dollars
+            if row.outcome in FAILURES:
+                line["failures"] += row.requests
+    return {"minutes": list(lines.values()), "outcomes": outcomes, **totals}
 
 
 def latency_document(recent: Sequence[Record]) -> dict[str, Any]:
     """Quantiles over the newest answers."""
     answered = [record for record in recent if record.outcome == "ok"]
-    result: dict[str, Any] = {"rows": len(answered)}
+    document: dict[str, Any] = {"rows": len(answered)}
     for name in ("latency_ms", "first_byte_ms", "overhead_ms"):
-        values = sorted(
-            value for record in answered if (value := getattr(record, name)) is not None
-        )
-        result[name] = {"p50": quantile(values, 0.5), "p95": quantile(values, 0.95)}
-    return result
+        values = []
+        for record in answered:
+            value = getattr(record, name)
+            if value is not None:
+                values.append(value)
+        values.sort()
+        document[name] = {"p50": quantile(values, 0.5), "p95": quantile(values, 0.95)}
+    return document
 
 
 def expert_lines(
-    names: Sequence[str], found: LedgerSnapshot, workers: Sequence[Mapping[str, Any]]
+    names: Sequence[str], snapshot: LedgerSnapshot, workers: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One line per expert: the last hour, latencies, failures, its breaker, cool-down and capacity.
+    """One line per expert: the last hour, latencies, failures, whether it is asked last, and capacity.
 
     A request that nobody answered counts as a failure of the expert that was chosen.
     """
-
-    def told(what: str, name: str) -> list[Any]:
-        return [one for worker in workers if (one := (worker.get(what) or {}).get(name))]
-
     lines = []
     for name in names:
-        hour = [row for row in found.minutes if row[1] == name]
-        times = sorted(
-            record.latency_ms
-            for record in found.recent
-            if record.expert == name and record.outcome == "ok" and record.latency_ms is not None
-        )
-        # Faults that another expert made good do not show in the outcomes.
-        passed_by = sum(
-            record.chosen == name and record.expert not in (name, None) for record in found.recent
-        )
-        states, seats, faults = (told(what, name) for what in ("breakers", "capacity", "failures"))
-        newest = [fault["last"] for fault in faults if fault["last"]]
-        # Capacity is shared: each worker tells that of all.
-        seat: Mapping[str, Any] = max(seats, key=lambda seat: seat["in_flight"], default={})
-        lines.append(
-            {
-                "name": name,
-                "requests": sum(row[3] for row in hour),
-                "failures": sum(row[3] for row in hour if row[2] in FAILURES)
-                + found.unanswered.get(name, 0),
-                "failed_attempts": sum(fault["attempts"] for fault in faults),
-                "last_failure": max(newest, key=lambda last: last["time"], default=None),
-                "dollars": sum(row[4] for row in hour),
-                "fell_back": passed_by,
-                "p50": quantile(times, 0.5),
-                "p95": quantile(times, 0.95),
-                "breaker": max(states, key=STATES.index, default=None),
-                "breakers_not_closed": sum(state != "closed" for state in states),
-                "workers": len(states),
-                "open_keys": max(told("open_keys", name), default=0),
-                "cool_down": max(told("cool_downs", name), default=0.0),
-                "in_flight": seat.get("in_flight"),
-                "max_in_flight": seat.get("max_in_flight"),
-            }
-        )
+        line: dict[str, Any] = {"name": name}
+        line |= _last_hour(name, snapshot)
+        line |= _recent_answers(name, snapshot.recent)
+        line |= _worker_counts(name, workers)
+        lines.append(line)
     return lines
 
 
-def savings_document(recent: Sequence[Record], experts: Sequence[Expert]) -> dict[str, Any] | None:
-    """Dollars paid for the newest answers, and what they would have cost from each expert alone.
-
-    The same tokens at the expert's own prices: another expert might answer with more or fewer. None if no
-    answer has both a price and its tokens, or not all experts have prices.
-    """
-    if not experts or not all(expert.price.known for expert in experts):
-        return None
-    paid, always, rows = 0.0, dict.fromkeys((expert.name for expert in experts), 0.0), 0
-    for record in recent:
-        # Of a cascade, the tokens of the answer that was given.
-        own = [call for call in record.calls or () if call["outcome"] == "ok"]
-        own = [call for call in own if configured_name(call["expert"]) == record.expert]
-        tokens = record.tokens_in, record.tokens_out
-        if own:
-            tokens = own[0]["tokens_in"], own[0]["tokens_out"]
-        if record.outcome != "ok" or record.price is None or None in tokens:
+def _last_hour(name: str, snapshot: LedgerSnapshot) -> dict[str, Any]:
+    """Requests, failures and dollars of an expert."""
+    n_requests = 0
+    n_failures = snapshot.unanswered.get(name, 0)
+    dollars = 0.0
+    for row in snapshot.minutes:
+        if row.expert != name:
             continue
-        rows, paid = rows + 1, paid + record.price
-        usage = Usage(int(tokens[0] or 0), int(tokens[1] or 0))
-        for expert in experts:
-            always[expert.name] += expert.price.of(usage)
-    return {"rows": rows, "paid": paid, "always": always} if rows else None
+        n_requests += row.requests
+        dollars += row.dollars
+        if row.outcome in FAILURES:
+            n_failures += row.requests
+    return {"requests": n_requests, "failures": n_failures, "dollars": dollars}
+
+
+def _recent_answers(name: str, recent: Sequence[Record]) -> dict[str, Any]:
+    """Latencies of an expert, and how often another expert answered in its place."""
+    latencies = []
+    n_passed_over = 0
+    for record in recent:
+        if record.expert == name:
+            if record.outcome == "ok" and record.latency_ms is not None:
+                latencies.append(record.latency_ms)
+        elif record.chosen == name and record.expert is not None:
+            # Failures that another expert made good do not show in the outcomes.
+            n_passed_over += 1
+    latencies.sort()
+    return {
+        "fell_back": n_passed_over,
+        "p50": quantile(latencies, 0.5),
+        "p95": quantile(latencies, 0.95),
+    }
+
+
+def _worker_counts(name: str, workers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the workers say of an expert: each counts its own requests, and has the limit for itself."""
+    n_workers = 0
+    in_flight = 0
+    max_in_flight = 0
+    n_failed_attempts = 0
+    n_asked_last = 0
+    last_failure = None
+    for worker in workers:
+        capacity = (worker.get("capacity") or {}).get(name)
+        if capacity:
+            n_workers += 1
+            in_flight += capacity["in_flight"]
+            max_in_flight += capacity["max_in_flight"] or 0
+        failures = (worker.get("failures") or {}).get(name)
+        if failures:
+            n_failed_attempts += failures["attempts"]
+            last = failures["last"]
+            if last and (last_failure is None or last["time"] > last_failure["time"]):
+                last_failure = last
+        if (worker.get("asked_last") or {}).get(name):
+            n_asked_last += 1
+    counts: dict[str, Any] = {
+        "failed_attempts": n_failed_attempts,
+        "last_failure": last_failure,
+        "asked_last": n_asked_last,
+        "workers": n_workers,
+        "in_flight": None,
+        "max_in_flight": None,
+    }
+    if n_workers:
+        counts["in_flight"] = in_flight
+        # Without a limit in any worker, there is none.
+        counts["max_in_flight"] = max_in_flight or None
+    return counts
 
 
 def decision_lines(recent: Sequence[Record], with_text: bool) -> list[dict[str, Any]]:

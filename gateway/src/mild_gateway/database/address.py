@@ -64,11 +64,26 @@ def read_address(text: str) -> Address:
         raise AddressError("must have two digits after each %: a % itself is written %25")
     hosts = match["hosts"] or ""
     for host in hosts.split(","):
-        found = _HOST.fullmatch(host)
-        port = None if found is None else found["port"]
-        if found is None or (port is not None and not 0 < int(port) < 65536):
+        if not _is_host(host):
             raise AddressError("must name a host and a port from 1 to 65535, such as host:5432")
-    user, name = match["user"], match["name"]
-    shown = "postgresql://" + (f"{user}@" if user else "") + hosts + (f"/{name}" if name else "")
-    secret = bool(match["password"] or _SECRET_OPTION.search(match["options"] or ""))
-    return Address(text, shown, secret)
+    options = match["options"] or ""
+    has_password = bool(match["password"] or _SECRET_OPTION.search(options))
+    return Address(text, _without_secrets(match["user"], hosts, match["name"]), has_password)
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text is a host, perhaps with a port."""
+    match = _HOST.fullmatch(text)
+    if match is None:
+        return False
+    return match["port"] is None or 0 < int(match["port"]) < 65536
+
+
+def _without_secrets(user: str | None, hosts: str, name: str | None) -> str:
+    shown = "postgresql://"
+    if user:
+        shown += f"{user}@"
+    shown += hosts
+    if name:
+        shown += f"/{name}"
+    return shown

@@ -38,15 +38,17 @@ def calculate(text: str) -> str | None:
     plain = text[:2000].lower()
     for word, sign in _WORDS.items():
         plain = plain.replace(word, sign)
-    for found in _SUM.finditer(plain):
-        expression = found.group()[:LONGEST].strip(" .,")
+    for match in _SUM.finditer(plain):
+        expression = match.group()[:LONGEST].strip(" .,")
         if not any(sign in expression[1:] for sign in "+-*/"):
             continue
         try:
             value = _evaluate(ast.parse(expression, mode="eval").body)
         except (KeyError, SyntaxError, TypeError, ZeroDivisionError):
             continue
-        return str(value) if value.denominator == 1 else f"{float(value):.6g}"
+        if value.denominator == 1:
+            return str(value)
+        return f"{float(value):.6g}"
     return None
 
 
@@ -95,23 +97,23 @@ STAND_INS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def read_endpoints(given: list[str]) -> dict[str, str]:
+def read_endpoints(options: list[str]) -> dict[str, str]:
     """Endpoints that take the places of stand-ins of the demo, by their names.
 
     >>> read_endpoints(["smollm2=http://127.0.0.1:8131/v1"])
     {'smollm2': 'http://127.0.0.1:8131/v1'}
     """
-    found: dict[str, str] = {}
-    for text in given:
-        name, is_there, url = text.partition("=")
-        # What was given is not quoted: a secret may stand in it.
-        if not is_there or name not in STAND_INS or name in found:
+    endpoints: dict[str, str] = {}
+    for option in options:
+        name, separator, url = option.partition("=")
+        # The option is not quoted: a secret may stand in it.
+        if not separator or name not in STAND_INS or name in endpoints:
             raise InvalidInputError(
                 "--endpoint must be NAME=URL, as smollm2=http://127.0.0.1:8131/v1, once for each stand-in "
                 f"of the demo ({', '.join(STAND_INS)})."
             )
         try:
-            found[name] = check_base_url(url)
+            endpoints[name] = check_base_url(url)
         except ValueError as error:
             raise InvalidInputError(f"the address of --endpoint {name} {error}.") from None
-    return found
+    return endpoints

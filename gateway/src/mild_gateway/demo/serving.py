@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import shutil
+import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,12 @@ from uvicorn import Config, Server
 from mild.artifact import Router, load
 from mild_gateway.config import AccessSettings, LedgerSettings, ServerSettings, Settings
 from mild_gateway.demo.answers import STAND_INS
+from mild_gateway.demo.cascade import with_cascade
 from mild_gateway.demo.stand_in import StandIn
 from mild_gateway.experts.expert import Expert
-from mild_gateway.server.process import bind, serve_settings
+from mild_gateway.selection.models import CASCADE_MODEL
+from mild_gateway.server.listening import bind
+from mild_gateway.server.process import serve_settings
 
 BUDGET = 10.0
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.
@@ -38,35 +42,50 @@ def demo_router() -> Router:
     return load(Path(__file__).parent / "router")
 
 
+def demo_router_with_cascade() -> Router:
+    """What the demo serves: the router for the model ``mild``, its cascade for ``mild-cascade``."""
+    return with_cascade(demo_router())
+
+
 def demo_settings(stand_ins: str, folder: Path, options: dict[str, Any]) -> Settings:
     """Settings of the demo: stand-ins at this address, the ledger in this folder.
 
     ``endpoints`` in the options, addresses by name, take the places of stand-ins.
     """
     endpoints = options.get("endpoints") or {}
-    experts = tuple(
-        Expert(
-            name,
-            endpoints.get(name, f"{stand_ins}/{name}/v1"),
-            name if name in endpoints else f"{name}-stand-in",
-            price_in=price_in,
-            price_out=price_out,
-            price_per_query=price_per_query,
-            embeddings=True,
-            first_byte_seconds=PATIENCE if name in endpoints else 60.0,
+    experts = []
+    for name, (price_in, price_out, price_per_query) in PRICES.items():
+        base_url = f"{stand_ins}/{name}/v1"
+        model = f"{name}-stand-in"
+        first_byte_seconds = 60.0
+        if name in endpoints:
+            base_url = endpoints[name]
+            model = name
+            first_byte_seconds = PATIENCE
+        experts.append(
+            Expert(
+                name,
+                base_url,
+                model,
+                price_in=price_in,
+                price_out=price_out,
+                price_per_query=price_per_query,
+                embeddings=True,
+                first_byte_seconds=first_byte_seconds,
+            )
         )
-        for name, (price_in, price_out, price_per_query) in PRICES.items()
-    )
     port = options.get("port")
+    if port is None:
+        port = 6060
     return Settings(
-        experts,
+        tuple(experts),
         host=options.get("host") or "127.0.0.1",
-        port=6060 if port is None else port,
-        workers=options.get("workers") or 1,
+        port=port,
         server=ServerSettings(**options.get("logs", {})),
         access=AccessSettings(budget_day=BUDGET),
         ledger=LedgerSettings(path=folder / "ledger.sqlite", keep_text=True),
         store=str(folder / "store.sqlite"),
+        cascade_by_name=True,
     )
 
 
@@ -87,7 +106,8 @@ def serve_demo(options: dict[str, Any]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="mild-demo-"))
     try:
         settings = demo_settings(stand_ins, folder, options)
-        return serve_settings(settings, demo_router, "the demo", partial(_first_steps, settings))
+        first_steps = partial(_first_steps, settings)
+        return serve_settings(settings, demo_router_with_cascade, "the demo", first_steps)
     finally:
         held.close()
         os.waitpid(child, 0)
@@ -95,15 +115,26 @@ def serve_demo(options: dict[str, Any]) -> int:
 
 
 def _first_steps(settings: Settings, url: str) -> str:
-    real = [expert for expert in settings.experts if not expert.model.endswith("-stand-in")]
-    named = ", ".join(expert.name for expert in settings.experts if expert not in real)
-    return (
-        f"\nstand-in experts: {named or 'none'}; status page: {url}/"
-        + "".join(f"\nendpoint: {expert.name} at {expert.base_url}" for expert in real)
-        + (f"\n{_IGNORED}" if named else "")
-        + f"\ntry: curl {url}/v1/chat/completions -d "
+    """What is printed when the demo serves: its experts, and a request to try."""
+    stand_ins = []
+    lines = []
+    for expert in settings.experts:
+        if expert.model.endswith("-stand-in"):
+            stand_ins.append(expert.name)
+        else:
+            lines.append(f"endpoint: {expert.name} at {expert.base_url}")
+    names = ", ".join(stand_ins) or "none"
+    lines.insert(0, f"stand-in experts: {names}; status page: {url}/")
+    if stand_ins:
+        lines.append(_IGNORED)
+    lines.append(
+        f"models: mild asks one expert; {CASCADE_MODEL} asks two, and a third if they disagree"
+    )
+    lines.append(
+        f"try: curl {url}/v1/chat/completions -d "
         '\'{"model": "mild", "messages": [{"role": "user", "content": "What is 17 * 23?"}]}\''
     )
+    return "\n" + "\n".join(lines)
 
 
 def stand_ins_app() -> Callable[[Any, Any, Any], Awaitable[None]]:
@@ -125,17 +156,15 @@ def stand_ins_app() -> Callable[[Any, Any, Any], Awaitable[None]]:
 def _serve_stand_ins(listener: socket.socket, lifeline: socket.socket) -> None:
     """Serve each stand-in at ``/NAME/v1`` until the gateway is gone."""
     gc.enable()
-
-    async def serve() -> None:
-        options: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off"}
-        server = Server(Config(stand_ins_app(), timeout_graceful_shutdown=1, **options))
-        # Ctrl-C reaches the whole group; the stand-ins end with the gateway.
-        server.handle_exit = lambda *_: None  # type: ignore[method-assign]
-        gone = asyncio.Event()
-        asyncio.get_running_loop().add_reader(lifeline, gone.set)
-        serving = asyncio.create_task(server.serve([listener]))
-        await gone.wait()
-        server.should_exit = True
-        await serving
-
-    asyncio.run(serve())
+    # Ctrl-C reaches the whole group; the stand-ins end with the gateway.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    options: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off"}
+    server = Server(Config(stand_ins_app(), timeout_graceful_shutdown=1, **options))
+    # Outside of the main thread uvicorn leaves the signals alone.
+    serving = threading.Thread(target=server.run, args=([listener],))
+    serving.start()
+    # Nothing is ever sent: it ends when the gateway does.
+    lifeline.recv(1)
+    server.should_exit = True
+    serving.join()

@@ -60,7 +60,8 @@ class StandInReply:
         pieces = _PIECES.findall(self.content)
         if self.tool is None:
             yield {"role": "assistant", "content": ""}
-            yield from ({"content": piece} for piece in pieces)
+            for piece in pieces:
+                yield {"content": piece}
             return
         opened = tool_call(f"call_{uuid4().hex}", self.tool, "")
         yield {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **opened}]}
@@ -103,14 +104,21 @@ class StandIn:
         count = min(max(int(document.get("n") or 1), 1), MAX_CHOICES)
         usage = _usage(len(text), count * len(reply.content))
         options = document.get("stream_options") or {}
-        kind = "chat.completion" if chat else "text_completion"
         if document.get("stream"):
-            base = self._base(f"{kind}.chunk" if chat else kind)
-            shown = usage if options.get("include_usage") else None
-            events = self._events(base, reply, count, shown, chat)
+            kind = "text_completion"
+            if chat:
+                kind = "chat.completion.chunk"
+            sent_usage = None
+            if options.get("include_usage"):
+                sent_usage = usage
+            events = self._events(self._base(kind), reply, count, sent_usage, chat)
             return StreamingResponse(events, media_type="text/event-stream")
-        said = {"message": reply.message()} if chat else {"text": reply.content}
-        choices = [_choice(k, said, reply.finish_reason) for k in range(count)]
+        kind = "text_completion"
+        content: dict[str, Any] = {"text": reply.content}
+        if chat:
+            kind = "chat.completion"
+            content = {"message": reply.message()}
+        choices = [_choice(index, content, reply.finish_reason) for index in range(count)]
         return JSONResponse({**self._base(kind), "choices": choices, "usage": usage})
 
     async def _events(
@@ -121,38 +129,44 @@ class StandIn:
         usage: dict[str, int] | None,
         chat: bool,
     ) -> AsyncIterator[bytes]:
-        def event(said: dict[str, Any], reason: str | None = None) -> bytes:
-            choices = [_choice(k, said, reason) for k in range(count)]
-            return b"".join(data_event({**base, "choices": [one]}) for one in choices)
+        def event(content: dict[str, Any], reason: str | None = None) -> bytes:
+            events = b""
+            for index in range(count):
+                events += data_event({**base, "choices": [_choice(index, content, reason)]})
+            return events
 
-        pieces: Iterator[dict[str, Any]] = ({"delta": delta} for delta in reply.deltas())
-        if not chat:
-            pieces = ({"text": piece} for piece in _PIECES.findall(reply.content))
+        pieces: list[dict[str, Any]] = []
+        last: dict[str, Any] = {"text": ""}
+        if chat:
+            pieces = [{"delta": delta} for delta in reply.deltas()]
+            last = {"delta": {}}
+        else:
+            pieces = [{"text": piece} for piece in _PIECES.findall(reply.content)]
         for piece in pieces:
             yield event(piece)
             if self._seconds:
                 await asyncio.sleep(self._seconds)
-        yield event({"delta": {}} if chat else {"text": ""}, reply.finish_reason)
+        yield event(last, reply.finish_reason)
         if usage is not None:
             yield data_event({**base, "choices": [], "usage": usage})
         yield b"data: [DONE]\n\n"
 
     def _embeddings(self, document: dict[str, Any]) -> dict[str, Any]:
         """A unit vector for each input, drawn with its text as the seed."""
-        given, size = document.get("input"), document.get("dimensions") or DIMENSIONS
-        texts = given if isinstance(given, list) else [given]
+        texts = document.get("input")
+        if not isinstance(texts, list):
+            texts = [texts]
         if texts and all(isinstance(token, int) for token in texts):
             texts = [texts]
-        rows = [_embed(str(text), min(max(size, 1), MAX_DIMENSIONS)) for text in texts]
-        encoded = document.get("encoding_format") == "base64"
-        data = [
-            {
-                "object": "embedding",
-                "index": k,
-                "embedding": base64.b64encode(row.tobytes()).decode() if encoded else row.tolist(),
-            }
-            for k, row in enumerate(rows)
-        ]
+        size = min(max(document.get("dimensions") or DIMENSIONS, 1), MAX_DIMENSIONS)
+        is_encoded = document.get("encoding_format") == "base64"
+        data = []
+        for index, text in enumerate(texts):
+            vector = _embed(str(text), size)
+            embedding: Any = vector.tolist()
+            if is_encoded:
+                embedding = base64.b64encode(vector.tobytes()).decode()
+            data.append({"object": "embedding", "index": index, "embedding": embedding})
         usage = _usage(sum(len(str(text)) for text in texts), 0)
         del usage["completion_tokens"]
         return {"object": "list", "data": data, "model": self._name, "usage": usage}
@@ -176,21 +190,27 @@ def reply_to(document: dict[str, Any], text: str, answer: Callable[[str], str]) 
     if tool is not None:
         arguments = make_instance(tool.get("parameters") or {"type": "object"}, text)
         return StandInReply(json.dumps(arguments), "tool_calls", tool["name"])
-    # Behind the result of a tool, the result is the answer.
+    content = ""
     last = turns[-1]
-    content = chat_text({"messages": [last]}, "last") if last.get("role") == "tool" else ""
-    content = content or answer(text)
+    if last.get("role") == "tool":
+        # Behind the result of a tool, the result is the answer.
+        content = chat_text({"messages": [last]}, "last")
+    if not content:
+        content = answer(text)
     form = document.get("response_format") or {}
     if form.get("type") == "json_object":
         return StandInReply(json.dumps({"answer": content}))
     if form.get("type") == "json_schema":
         return StandInReply(json.dumps(make_instance(form["json_schema"]["schema"], content)))
     stop = document.get("stop") or []
-    for end in [stop] if isinstance(stop, str) else stop:
+    if isinstance(stop, str):
+        stop = [stop]
+    for end in stop:
         content = content.partition(end)[0]
-    most = document.get("max_completion_tokens") or document.get("max_tokens") or len(content)
-    if 0 < most * CHARACTERS_PER_TOKEN < len(content):
-        return StandInReply(content[: most * CHARACTERS_PER_TOKEN], "length")
+    max_tokens = document.get("max_completion_tokens") or document.get("max_tokens")
+    max_characters = (max_tokens or len(content)) * CHARACTERS_PER_TOKEN
+    if 0 < max_characters < len(content):
+        return StandInReply(content[:max_characters], "length")
     return StandInReply(content)
 
 
@@ -206,13 +226,21 @@ def _find_tool(
     if isinstance(choice, dict):
         return tools[choice["function"]["name"]]
     if choice == "required":
-        made = [call for turn in turns for call in turn.get("tool_calls") or []]
-        called = {call["function"]["name"] for call in made}
-        return next((tools[name] for name in tools if name not in called), functions[0])
+        called = set()
+        for turn in turns:
+            for call in turn.get("tool_calls") or []:
+                called.add(call["function"]["name"])
+        for name, tool in tools.items():
+            if name not in called:
+                return tool
+        return functions[0]
     if turns[-1].get("role") == "tool":
         return None
-    asked = set(_WORDS.findall(text.lower()))
-    return next((tools[name] for name in tools if asked & set(_WORDS.findall(name.lower()))), None)
+    words = set(_WORDS.findall(text.lower()))
+    for name, tool in tools.items():
+        if words & set(_WORDS.findall(name.lower())):
+            return tool
+    return None
 
 
 def make_instance(schema: dict[str, Any], text: str) -> Any:
@@ -225,13 +253,15 @@ def make_instance(schema: dict[str, Any], text: str) -> Any:
     >>> make_instance(schema, "391")
     {'total': 391, 'unit': 'cm'}
     """
-    found = _NUMBER.search(text)
-    number = float(found.group()) if found else 1.0
+    number = 1.0
+    match = _NUMBER.search(text)
+    if match is not None:
+        number = float(match.group())
     simple = {"integer": int(number), "number": number, "boolean": True, "null": None}
-    left = iter(range(MAX_NODES))
+    nodes_left = iter(range(MAX_NODES))
 
     def make(part: dict[str, Any], depth: int) -> Any:
-        if next(left, None) is None or depth > MAX_DEPTH:
+        if next(nodes_left, None) is None or depth > MAX_DEPTH:
             return None
         if "$ref" in part:
             names = part["$ref"].split("/")[1:]
@@ -239,14 +269,17 @@ def make_instance(schema: dict[str, Any], text: str) -> Any:
         for key in ("const", "default"):
             if key in part:
                 return part[key]
-        for key in ("enum", "anyOf", "oneOf", "allOf"):
+        if "enum" in part:
+            return part["enum"][0]
+        for key in ("anyOf", "oneOf", "allOf"):
             if key in part:
-                return part[key][0] if key == "enum" else make(part[key][0], depth + 1)
+                return make(part[key][0], depth + 1)
         kind = part.get("type")
-        kind = kind[0] if isinstance(kind, list) else kind
+        if isinstance(kind, list):
+            kind = kind[0]
         if kind == "object" or "properties" in part:
-            fields = part.get("properties", {})
-            return {name: make(one, depth + 1) for name, one in fields.items()}
+            properties = part.get("properties", {})
+            return {name: make(part, depth + 1) for name, part in properties.items()}
         if kind == "array":
             return [make(part.get("items", {}), depth + 1)]
         return simple.get(kind or "", text)
@@ -254,8 +287,8 @@ def make_instance(schema: dict[str, Any], text: str) -> Any:
     return make(schema, 0)
 
 
-def _choice(index: int, said: dict[str, Any], reason: str | None) -> dict[str, Any]:
-    return {"index": index, **said, "logprobs": None, "finish_reason": reason}
+def _choice(index: int, content: dict[str, Any], reason: str | None) -> dict[str, Any]:
+    return {"index": index, **content, "logprobs": None, "finish_reason": reason}
 
 
 def _embed(text: str, size: int) -> np.ndarray:

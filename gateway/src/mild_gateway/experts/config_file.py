@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
-import os
 import re
 import tomllib
 import types
@@ -46,7 +46,8 @@ class Rule:
     """Annotates a type with the sentence for values that it refuses, and with a further check."""
 
     def __init__(self, text: str, check: Callable[[Any], bool] | None = None) -> None:
-        self.text, self.check = text, check
+        self.text = text
+        self.check = check
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -57,10 +58,10 @@ class Rule:
             good = isinstance(value, accepted) and (source is bool or not isinstance(value, bool))
             if good and source in (int, float) and MAX_NUMBER < value < math.inf:
                 problem(f"must be at most {MAX_NUMBER:g}; got {shown_value(value)}")
-            try:
-                result = inner(value) if good else None
-            except ValidationError:
-                result = None
+            result = None
+            if good:
+                with contextlib.suppress(ValidationError):
+                    result = inner(value)
             if result is None or not (self.check is None or self.check(result)):
                 problem(f"{self.text}; got {shown_value(value)}")
             return result
@@ -68,9 +69,12 @@ class Rule:
         return core_schema.no_info_wrap_validator_function(validate, handler(source))
 
 
-def whole(least: int, most: float = math.inf) -> Rule:
-    words = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
-    return Rule(f"must be a whole number {words}", lambda value: least <= value <= most)
+def whole(low: int, high: float = math.inf) -> Rule:
+    """The rule for a whole number from ``low`` to ``high``."""
+    limits = f"from {low} to {high}"
+    if high == math.inf:
+        limits = f"of at least {low}"
+    return Rule(f"must be a whole number {limits}", lambda value: low <= value <= high)
 
 
 Text = Annotated[str, Rule("must be text in quotes")]
@@ -96,13 +100,18 @@ class ConfigFile:
     problems: list[str] = dataclasses.field(default_factory=list)
     n_removed_settings: int = 0
 
-    def place(self, location: Location) -> str:
+    def file_and_line(self, location: Location) -> str:
+        """Where a key stands, to begin a message with."""
         line = line_of(self.lines, location)
-        return f"{self.path}" if line is None else f"{self.path}, line {line}"
+        if line is None:
+            return str(self.path)
+        return f"{self.path}, line {line}"
 
     def add(self, location: Location, rule: str) -> None:
-        text = f"{self.place(location)}: {'.'.join(location)} {rule}"
-        self.problems.append(text + ("" if rule.endswith("?") else "."))
+        text = f"{self.file_and_line(location)}: {'.'.join(location)} {rule}"
+        if not rule.endswith("?"):
+            text += "."
+        self.problems.append(text)
 
     def add_unknown(self, location: Location, rule: str = "is unknown") -> None:
         """Note a key that does not exist: what to use instead if it once did, else ``rule``."""
@@ -110,7 +119,7 @@ class ConfigFile:
         if message is None:
             self.add(location, rule)
         else:
-            self.problems.append(f"{self.place(location)}: {message}")
+            self.problems.append(f"{self.file_and_line(location)}: {message}")
             self.n_removed_settings += 1
 
     def fail(self, location: Location, rule: str) -> NoReturn:
@@ -144,31 +153,33 @@ class ConfigFile:
             errors = error.errors(include_url=False, include_input=False)
             for entry in errors[:MAX_PROBLEMS]:
                 inner = tuple(str(part) for part in entry["loc"] if part != "[key]")
-                found = (names or {}).get(inner[0], inner[:1]) + inner[1:] if inner else inner
+                key = inner
+                if inner and names is not None:
+                    key = names.get(inner[0], inner[:1]) + inner[1:]
                 if entry["type"] == "unexpected_keyword_argument":
-                    self.add_unknown((*location, *found), _unknown_rule(kind, inner))
+                    self.add_unknown((*location, *key), _unknown_rule(kind, inner))
                 else:
-                    self.add((*location, *found), _rule(entry))
+                    self.add((*location, *key), _rule(entry))
             if len(errors) > MAX_PROBLEMS:
                 self.problems.append(f"There are {len(errors) - MAX_PROBLEMS} more problems.")
             return None
 
 
-def read_file(path: Path) -> tuple[bytes, os.stat_result]:
-    """The bytes of a configuration and its status; DataFileError if it cannot be read, or is too long."""
+def read_file(path: Path) -> bytes:
+    """The bytes of a configuration; DataFileError if it cannot be read, or is too long."""
     try:
         with open(path, "rb") as file:
-            raw, status = file.read(MAX_BYTES + 1), os.fstat(file.fileno())
+            raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
     if len(raw) > MAX_BYTES:
         raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
-    return raw, status
+    return raw
 
 
 def read_toml(path: Path) -> ConfigFile:
     """Read a TOML file; DataFileError if it cannot be read, or is not TOML."""
-    raw, _ = read_file(path)
+    raw = read_file(path)
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         # The parser's time grows with the square of the depth.
@@ -193,7 +204,7 @@ def key_lines(text: str) -> dict[Location, int]:
     >>> key_lines('[experts.small]\\nmodel = "tiny"\\nextra.seed = 1\\n')
     {('experts', 'small'): 1, ('experts', 'small', 'model'): 2, ('experts', 'small', 'extra', 'seed'): 3}
     """
-    found: dict[Location, int] = {}
+    lines: dict[Location, int] = {}
     table: Location = ()
     inside: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):
@@ -205,10 +216,10 @@ def key_lines(text: str) -> dict[Location, int]:
         inside = next((mark for mark in _LONG if line.count(mark) % 2), None)
         if header := _HEADER.match(line):
             table = _key_path(header[1])
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
         elif assigned := _ASSIGNED.match(line):
-            found.setdefault((*table, *_key_path(assigned[1])), number)
-    return found
+            lines.setdefault((*table, *_key_path(assigned[1])), number)
+    return lines
 
 
 def line_of(lines: dict[Location, int], path: Location) -> int | None:
@@ -232,8 +243,13 @@ def shown_value(value: object) -> str:
     """A value for a message: text only by its type, because it may be a secret."""
     if isinstance(value, (bool, int, float)):
         return repr(value)
-    words = ((str, "text"), (list, "a list"), (dict, "a table"))
-    return next((word for kind, word in words if isinstance(value, kind)), "a date or time")
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "a table"
+    return "a date or time"
 
 
 def _section(location: Location) -> str:
@@ -284,7 +300,19 @@ def _keys(kind: Any, location: Location) -> list[str]:
         else:
             kind = typing.get_type_hints(kind)[part]
         if typing.get_origin(kind) in (Union, types.UnionType):
-            kind = next(one for one in typing.get_args(kind) if one is not type(None))
+            kind = _without_none(kind)
     internal = getattr(kind, "internal", ())
-    names = [field.name for field in dataclasses.fields(kind) if field.init]
-    return [*(name for name in names if name not in internal), *getattr(kind, "other_keys", ())]
+    keys = []
+    for field in dataclasses.fields(kind):
+        if field.init and field.name not in internal:
+            keys.append(field.name)
+    keys.extend(getattr(kind, "other_keys", ()))
+    return keys
+
+
+def _without_none(union: Any) -> Any:
+    """The first type of a union that is not None."""
+    for kind in typing.get_args(union):
+        if kind is not type(None):
+            return kind
+    raise TypeError(f"{union} has no other type than None")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import email.utils
-import itertools
 import math
+import random
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -36,6 +36,10 @@ class ExpertError(MildError):
     all the same (None: as its kind says). If ``permanent``, every later request would fail in the same
     way.
 
+    The rule for another attempt: if the error is ``transient``, the same request may be answered later,
+    after ``retry_after`` or ``pause_before_retry`` seconds. If it is also ``retryable``, it makes sense to
+    ask the same expert again at once, even where others could be asked instead.
+
     >>> error = ExpertError("rate", "429", status=429, retry_after=2.0)
     >>> error.retryable, error.may_cost, error.description
     (False, False, 'is limiting the rate of requests')
@@ -51,6 +55,7 @@ class ExpertError(MildError):
         headers: Mapping[str, str] | None = None,
         may_cost: bool | None = None,
         permanent: bool = False,
+        transient: bool | None = None,
     ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
@@ -58,9 +63,24 @@ class ExpertError(MildError):
         self.status = status
         self.retry_after = retry_after
         self.headers = headers or {}
-        self.may_cost = kind in _CHARGED if may_cost is None else may_cost
+        if may_cost is None:
+            may_cost = kind in _CHARGED
+        self.may_cost = may_cost
         self.permanent = permanent or kind == "credentials"
-        self.retryable, self.description = FAILURES[kind]
+        if transient is None:
+            transient = not self.permanent and kind != "client_error"
+        self.transient = transient
+        is_retried_at_once, self.description = FAILURES[kind]
+        self.retryable = is_retried_at_once and self.transient
+
+
+def pause_before_retry(n_failures: int, first_pause: float, longest_pause: float = 60.0) -> float:
+    """Seconds before another attempt: twice as long after each failure, drawn from the upper half.
+
+    Requests that failed together are so not sent again all at once.
+    """
+    longest = min(longest_pause, first_pause * 2 ** (n_failures - 1))
+    return longest * random.uniform(0.5, 1.0)
 
 
 def status_error(status: int, detail: str, headers: Mapping[str, str]) -> ExpertError:
@@ -75,23 +95,29 @@ def status_error(status: int, detail: str, headers: Mapping[str, str]) -> Expert
         kind = "rate"
     elif status >= 500 or status in (408, 409, 425):
         kind = "server"
+    elif status >= 400:
+        kind = "client_error"
     else:
-        kind = "client_error" if status >= 400 else "garbled"
-    wait = retry_after(headers) if kind in ("rate", "server") else None
+        kind = "garbled"
+    wait = None
+    if kind in ("rate", "server"):
+        wait = retry_after(headers)
     return ExpertError(kind, detail, status, wait, headers=rate_limit_headers(headers))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds by ``retry-after-ms`` or ``Retry-After`` (a number or a date), at most an hour, if any."""
     seconds = math.nan
-    said = headers.get("Retry-After", "")
+    header = headers.get("Retry-After", "")
     with suppress(ValueError, TypeError, OverflowError):
-        seconds = email.utils.parsedate_to_datetime(said).timestamp() - time.time()
+        seconds = email.utils.parsedate_to_datetime(header).timestamp() - time.time()
     with suppress(ValueError):
-        seconds = float(said)
+        seconds = float(header)
     with suppress(ValueError, KeyError):
         seconds = float(headers["retry-after-ms"]) / 1000
-    return min(max(0.0, seconds), MAX_RETRY_AFTER) if math.isfinite(seconds) else None
+    if not math.isfinite(seconds):
+        return None
+    return min(max(0.0, seconds), MAX_RETRY_AFTER)
 
 
 def rate_limit_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -100,11 +126,11 @@ def rate_limit_headers(headers: Mapping[str, str]) -> dict[str, str]:
     >>> rate_limit_headers({"X-RateLimit-Remaining-Requests": "9", "Server": "x"})
     {'x-ratelimit-remaining-requests': '9'}
     """
-    found = {
-        name.lower(): value
-        for name, value in headers.items()
-        if name.lower().startswith(("x-ratelimit-", "retry-after"))
-        and (name + value).isascii()
-        and value.isprintable()
-    }
-    return dict(itertools.islice(found.items(), _MAX_PASSED_ON))
+    passed_on: dict[str, str] = {}
+    for header, value in headers.items():
+        name = header.lower()
+        is_about_limits = name.startswith(("x-ratelimit-", "retry-after"))
+        is_plain = (header + value).isascii() and value.isprintable()
+        if is_about_limits and is_plain and len(passed_on) < _MAX_PASSED_ON:
+            passed_on[name] = value
+    return passed_on

@@ -30,20 +30,19 @@ class EventReader:
 
     def ready(self) -> bytes:
         """The next event if it has arrived already, else nothing."""
-        found = _END.search(self._buffer, self._searched)
-        if found is None:
+        end = _END.search(self._buffer, self._searched)
+        if end is None:
             # An end may lie across the border of two pieces.
             self._searched = max(0, len(self._buffer) - 3)
             return b""
-        event = bytes(self._buffer[: found.end()]).removeprefix(self._mark)
+        event = bytes(self._buffer[: end.end()]).removeprefix(self._mark)
         self._mark = b""
-        del self._buffer[: found.end()]
+        del self._buffer[: end.end()]
         self._searched = 0
         return event
 
     async def next(self) -> bytes:
         """The next event with its empty line; empty at the end of the stream."""
-        await self._source.hold(len(self._buffer))
         while not (event := self.ready()):
             if len(self._buffer) > MAX_EVENT_BYTES:
                 raise ExpertError("garbled", "an event without end")
@@ -52,7 +51,6 @@ class EventReader:
                 self.left_over = bool(self._buffer.strip())
                 return b""
             self._buffer += piece
-            await self._source.hold(len(self._buffer))
         return event
 
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 from mild_gateway.experts.translation.answers import chat_usage
-from mild_gateway.experts.translation.fields import CHAT, COMPLETIONS, MESSAGES, RESPONSES, is_count
+from mild_gateway.experts.translation.fields import (
+    CHAT,
+    COMPLETIONS,
+    MESSAGES,
+    RESPONSES,
+    cut_short,
+    is_count,
+)
 
 # Prices of models are given for so many tokens.
 MILLION = 1_000_000
@@ -34,6 +41,12 @@ _LIMITS = {
     MESSAGES: ("max_tokens",),
     RESPONSES: ("max_output_tokens",),
 }
+# Fields that choose a service with a price of its own, and the values at the usual price.
+_USUAL_PRICES = {
+    "service_tier": ("auto", "default", "standard", "standard_only"),
+    "speed": ("standard",),
+    "inference_geo": ("global",),
+}
 # Fields of answers and their events that hold what a model has written, or lead to it.
 _WRITTEN = {
     "choices", "message", "delta", "content", "content_block", "text", "refusal", "reasoning",
@@ -45,20 +58,37 @@ _WRITTEN = {
 class Usage(NamedTuple):
     """Tokens of one answer; ``estimated`` where the expert did not say.
 
-    ``cached_in`` of the tokens in were read from the expert's prompt cache.
+    Of the tokens in, ``cached_in`` were read from the expert's prompt cache, and ``cache_write_in`` were
+    written to it.
     """
 
     tokens_in: int
     tokens_out: int
     estimated: bool = False
     cached_in: int = 0
+    cache_write_in: int = 0
+
+
+class TokenBounds(NamedTuple):
+    """How many tokens one answer of an expert to a request may cost at most: what is reserved for it.
+
+    If the input is not ``is_counted``, some of it is not in the request, and ``tokens_in`` is the expert's
+    context.
+    """
+
+    tokens_in: int
+    tokens_out: int
+    bytes_in: int  # of the text in the request
+    context: int | None = None  # of the expert
+    is_counted: bool = True
 
 
 @dataclass(frozen=True)
 class Price:
     """Dollars per million tokens in and out, and dollars per query; None where unknown.
 
-    Tokens from the prompt cache cost ``per_million_cached_in``; None if they cost what others do.
+    Tokens that are read from the prompt cache, or written to it, cost what others do where no price for
+    them is given.
 
     >>> cached = Price(per_million_in=2.0, per_million_cached_in=0.5)
     >>> cached.of(Usage(1_000_000, 0, cached_in=800_000)), Price(per_query=0.002).of(None)
@@ -69,6 +99,7 @@ class Price:
     per_million_out: float | None = None
     per_query: float | None = None
     per_million_cached_in: float | None = None
+    per_million_cache_write: float | None = None
 
     @property
     def known(self) -> bool:
@@ -85,13 +116,31 @@ class Price:
     def of(self, usage: Usage | None) -> float:
         """Dollars for one answer."""
         dollars = self.per_query or 0.0
-        if usage is not None:
-            full = self.per_million_in or 0.0
-            cached = full if self.per_million_cached_in is None else self.per_million_cached_in
-            dollars += (usage.tokens_in - usage.cached_in) * full / MILLION
-            dollars += usage.cached_in * cached / MILLION
-            dollars += usage.tokens_out * (self.per_million_out or 0.0) / MILLION
+        if usage is None:
+            return dollars
+        price_in = self.per_million_in or 0.0
+        price_cached = self.per_million_cached_in
+        if price_cached is None:
+            price_cached = price_in
+        price_cache_write = self.per_million_cache_write
+        if price_cache_write is None:
+            price_cache_write = price_in
+        uncached_in = usage.tokens_in - usage.cached_in - usage.cache_write_in
+        dollars += uncached_in * price_in / MILLION
+        dollars += usage.cached_in * price_cached / MILLION
+        dollars += usage.cache_write_in * price_cache_write / MILLION
+        dollars += usage.tokens_out * (self.per_million_out or 0.0) / MILLION
         return dollars
+
+    def at_most(self, bounds: TokenBounds) -> float:
+        """Dollars for one answer at most: all of its input may be written to the prompt cache.
+
+        >>> Price(per_million_in=2.0, per_million_cache_write=2.5).at_most(TokenBounds(1_000_000, 0, 0))
+        2.5
+        """
+        plain = Usage(bounds.tokens_in, bounds.tokens_out)
+        written = plain._replace(cache_write_in=bounds.tokens_in)
+        return max(self.of(plain), self.of(written))
 
 
 @dataclass(slots=True)
@@ -126,28 +175,56 @@ class UsageMeter:
         """Take the usage that an answer reports, if it makes sense."""
         usage = read_usage(reported)
         if usage is not None:
-            self.usage, self.final = usage, final
+            self.usage = usage
+            self.final = final
 
-    def charged(self, bytes_in: int, max_tokens: int, context: int | None) -> Usage:
-        """The usage to charge: the final one if it is plausible, else an estimate.
+    def charged(self, bounds: TokenBounds) -> Usage:
+        """The usage to charge: what was reported if it is plausible, and an estimate of the rest.
 
-        The estimate is never above the reservation: ``bytes_in`` tokens of input, ``max_tokens`` of output.
+        Input is charged as it was reported. If it was not, input that is not counted is charged as it was
+        reserved, with the output.
 
         >>> meter = UsageMeter(events=2, bytes_out=12_000)
-        >>> meter.charged(300, 8000, context=None)
-        Usage(tokens_in=100, tokens_out=4000, estimated=True, cached_in=0)
+        >>> meter.charged(TokenBounds(tokens_in=300, tokens_out=8000, bytes_in=300))
+        Usage(tokens_in=100, tokens_out=4000, estimated=True, cached_in=0, cache_write_in=0)
+        >>> meter.charged(TokenBounds(200_000, 8000, bytes_in=300, is_counted=False))
+        Usage(tokens_in=200000, tokens_out=8000, estimated=True, cached_in=0, cache_write_in=0)
         """
-        found = self.usage or Usage(0, 0)
-        # No token is shorter than a byte: a list of texts may have more than the context together.
-        longest = max(context or LONGEST_CONTEXT, bytes_in) + max_tokens
-        if found.tokens_in + found.tokens_out > longest:
-            found = Usage(0, 0)
-        elif self.final and self.bytes_out <= found.tokens_out * _MAX_BYTES_PER_TOKEN:
-            return found
-        tokens_in = min(found.tokens_in or charged_tokens(bytes_in), bytes_in)
-        tokens_out = max(found.tokens_out, self.events, charged_tokens(self.bytes_out))
-        cached = min(found.cached_in, tokens_in)
-        return Usage(tokens_in, min(tokens_out, max_tokens), True, cached)
+        reported = self.usage
+        if reported is None or not _is_plausible(reported, bounds):
+            reported = Usage(0, 0)
+        elif self.final and self.bytes_out <= reported.tokens_out * _MAX_BYTES_PER_TOKEN:
+            return reported
+        if not reported.tokens_in and not bounds.is_counted:
+            return Usage(bounds.tokens_in, bounds.tokens_out, estimated=True)
+        if not reported.tokens_in:
+            reported = input_usage(bounds)
+        tokens_out = max(reported.tokens_out, self.events, charged_tokens(self.bytes_out))
+        return reported._replace(tokens_out=min(tokens_out, bounds.tokens_out), estimated=True)
+
+
+def input_usage(bounds: TokenBounds) -> Usage:
+    """What is charged for the input alone where nothing was reported, as for an attempt that failed.
+
+    >>> input_usage(TokenBounds(tokens_in=300, tokens_out=8000, bytes_in=300)).tokens_in
+    100
+    """
+    tokens_in = bounds.tokens_in
+    if bounds.is_counted:
+        tokens_in = charged_tokens(bounds.bytes_in)
+    return Usage(tokens_in, 0, estimated=True)
+
+
+def _is_plausible(usage: Usage, bounds: TokenBounds) -> bool:
+    """Whether an answer may have used so many tokens.
+
+    Nobody knows the length of input that is not in the request, such as pages that a hosted tool reads.
+    """
+    if not bounds.is_counted:
+        return True
+    # No token is shorter than a byte: a list of texts may have more than the context together.
+    longest_input = max(bounds.context or LONGEST_CONTEXT, bounds.bytes_in)
+    return usage.tokens_in + usage.tokens_out <= longest_input + bounds.tokens_out
 
 
 def read_version(document: Mapping[str, Any]) -> str | None:
@@ -158,13 +235,20 @@ def read_version(document: Mapping[str, Any]) -> str | None:
     >>> read_version({"type": "message_start", "message": {"model": "claude-sonnet-4-5"}})
     'claude-sonnet-4-5'
     """
-    for one in (document, document.get("message"), document.get("response")):
-        if isinstance(one, dict) and isinstance(one.get("model"), str) and one["model"]:
-            names = (one["model"], one.get("system_fingerprint"))
-            words = [name[:_MAX_NAME] for name in names if isinstance(name, str)]
-            plain = ("".join(c for c in word if c.isprintable() and c != " ") for word in words)
-            return " ".join(filter(None, plain)) or None
+    for holder in (document, document.get("message"), document.get("response")):
+        if not isinstance(holder, dict):
+            continue
+        model = _plain_name(holder.get("model"))
+        if model:
+            return f"{model} {_plain_name(holder.get('system_fingerprint'))}".strip()
     return None
+
+
+def _plain_name(name: Any) -> str:
+    """The beginning of a name without spaces and control characters; empty if it is no text."""
+    if not isinstance(name, str):
+        return ""
+    return "".join(c for c in name[:_MAX_NAME] if c.isprintable() and c != " ")
 
 
 def written_bytes(document: Mapping[str, Any]) -> int:
@@ -197,22 +281,27 @@ def read_usage(reported: Any, *, needs_out: bool = False) -> Usage | None:
     Unless ``needs_out``, a prompt that is only read, or an empty answer, may leave out its other count.
 
     >>> read_usage({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}})
-    Usage(tokens_in=9, tokens_out=0, estimated=False, cached_in=4)
+    Usage(tokens_in=9, tokens_out=0, estimated=False, cached_in=4, cache_write_in=0)
     """
     if isinstance(reported, dict) and "input_tokens" in reported:
         reported = chat_usage(reported)
     if not isinstance(reported, dict):
         return None
-    tokens_in, tokens_out = reported.get("prompt_tokens"), reported.get("completion_tokens")
+    tokens_in = reported.get("prompt_tokens")
+    tokens_out = reported.get("completion_tokens")
     if not _makes_sense(tokens_in) or (needs_out and not _makes_sense(tokens_out)):
         return None
     details = reported.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    if not isinstance(details, dict):
+        details = {}
+    # More than there are would be paid back.
+    cached_in = min(_sensible_count(details.get("cached_tokens")), tokens_in)
+    written_in = min(_sensible_count(details.get("cache_write_tokens")), tokens_in - cached_in)
     return Usage(
         tokens_in,
-        tokens_out if _makes_sense(tokens_out) else 0,
-        # More than there are would be paid back.
-        cached_in=min(cached, tokens_in) if _makes_sense(cached) else 0,
+        _sensible_count(tokens_out),
+        cached_in=cached_in,
+        cache_write_in=written_in,
     )
 
 
@@ -266,8 +355,29 @@ def asked_answers(document: Mapping[str, Any]) -> int:
     return answers
 
 
+def surcharged_fields(document: Mapping[str, Any]) -> dict[str, str]:
+    """Fields of a request that choose a service with a price of its own, and what they choose.
+
+    >>> surcharged_fields({"service_tier": "priority"}), surcharged_fields({"service_tier": "auto"})
+    ({'service_tier': 'priority'}, {})
+    """
+    surcharged = {}
+    for field, usual_values in _USUAL_PRICES.items():
+        value = document.get(field)
+        if value and value not in usual_values:
+            surcharged[field] = cut_short(value)
+    return surcharged
+
+
 def _makes_sense(value: Any) -> TypeGuard[int]:
     return is_count(value) and value <= _MAX_COUNT
+
+
+def _sensible_count(value: Any) -> int:
+    """A count of tokens; 0 if it makes no sense."""
+    if _makes_sense(value):
+        return value
+    return 0
 
 
 def _asked_count(value: Any) -> int:
@@ -277,4 +387,6 @@ def _asked_count(value: Any) -> int:
             value = int(float(value))
         except (ValueError, OverflowError):
             return 0
-    return min(value, _MAX_COUNT) if is_count(value) else 0
+    if not is_count(value):
+        return 0
+    return min(value, _MAX_COUNT)

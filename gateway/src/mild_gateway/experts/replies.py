@@ -28,15 +28,20 @@ class Reply:
 def read_reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     """The answer in a response of a chat endpoint; raises ExpertError if there is none."""
     content = _parse_json(body)
-    error = content.get("error") if isinstance(content, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
-    if 200 <= status < 300 and error and type(code) is int and 400 <= code < 600:
+    error = None
+    if isinstance(content, dict):
+        error = content.get("error")
+    error_fields: dict[str, Any] = {}
+    if isinstance(error, dict):
+        error_fields = error
+    code = error_fields.get("code")
+    if 200 <= status < 300 and type(code) is int and 400 <= code < 600:
         # Relays pass errors of the models behind them on with status 200.
         status = code
     if not 200 <= status < 300:
         reason = f"HTTP {status}: {error_message(body)}"
-        said = (code, error.get("type")) if isinstance(error, dict) else ()
-        if status == 405 or status < 400 or "insufficient_quota" in said:
+        is_quota_spent = "insufficient_quota" in (code, error_fields.get("type"))
+        if status == 405 or status < 400 or is_quota_spent:
             raise ExpertError("credentials", reason, status)
         raise status_error(status, reason, headers)
     if error:
@@ -53,13 +58,18 @@ def error_message(body: bytes) -> str:
     >>> error_message(b'{"error": {"message": "no such model"}}'), error_message(b"")
     ('no such model', 'no explanation')
     """
-    found = _parse_json(body)
+    message = _parse_json(body)
     for key in ("error", "message"):
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-    said = found if isinstance(found, str) else body.decode("utf-8", "replace")
-    line = " ".join(said.split())
-    return line[:_MAX_REASON] + ("..." if len(line) > _MAX_REASON else "") or "no explanation"
+        if isinstance(message, dict) and key in message:
+            message = message[key]
+    if not isinstance(message, str):
+        message = body.decode("utf-8", "replace")
+    line = " ".join(message.split())
+    if not line:
+        return "no explanation"
+    if len(line) > _MAX_REASON:
+        return line[:_MAX_REASON] + "..."
+    return line
 
 
 def _parse_json(body: bytes) -> Any:
@@ -74,24 +84,38 @@ def _answer(content: Any) -> Reply | None:
         if "choices" not in content and content["type"] == "message":
             content = message_to_chat(content)
         choice = content["choices"][0]
-        message = choice["message"]
-        said = message.get("content")
+        text = _text_of(choice["message"].get("content"))
         finish = choice.get("finish_reason")
     except (KeyError, IndexError, TypeError, AttributeError):
         return None
-    if isinstance(said, list):
-        parts = [part.get("text") for part in said if isinstance(part, dict)]
-        said = "".join(part for part in parts if isinstance(part, str))
-    if said is None:
-        # A refusal, or nothing but reasoning: an answer without words.
-        said = ""
-    if not isinstance(said, str):
+    if text is None:
         return None
     usage = read_usage(content.get("usage"), needs_out=True)
-    finish = storable(finish) if isinstance(finish, str) else None
-    values = token_log_probabilities(choice)
-    sure = math.fsum(values) / len(values) if values else None
-    return Reply(storable(said), usage, finish, sure)
+    if isinstance(finish, str):
+        finish = storable(finish)
+    else:
+        finish = None
+    log_probabilities = token_log_probabilities(choice)
+    mean = None
+    if log_probabilities:
+        mean = math.fsum(log_probabilities) / len(log_probabilities)
+    return Reply(storable(text), usage, finish, mean)
+
+
+def _text_of(content: Any) -> str | None:
+    """The text of a message, whole or in parts; None where it has another form."""
+    if content is None:
+        # A refusal, or nothing but reasoning: an answer without words.
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = []
+    for part in content:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+    return "".join(texts)
 
 
 def token_log_probabilities(choice: Mapping[str, Any]) -> list[float]:
@@ -100,12 +124,15 @@ def token_log_probabilities(choice: Mapping[str, Any]) -> list[float]:
     >>> token_log_probabilities({"logprobs": {"content": [{"logprob": -0.5}, {"logprob": None}]}})
     [-0.5]
     """
-    told = choice.get("logprobs")
-    if not isinstance(told, dict):
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, dict):
         return []
-    found = [one.get("logprob") for one in told.get("content") or () if isinstance(one, dict)]
-    found += told.get("token_logprobs") or ()
-    return [one for one in found if isinstance(one, int | float) and math.isfinite(one)]
+    values: list[Any] = []
+    for token in logprobs.get("content") or ():
+        if isinstance(token, dict):
+            values.append(token.get("logprob"))
+    values += logprobs.get("token_logprobs") or ()
+    return [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
 
 
 def storable(text: str) -> str:

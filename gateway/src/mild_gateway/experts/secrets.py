@@ -74,21 +74,26 @@ def secret_from_file(path: Path) -> Secret:
     return Secret(value, f"the file {path}")
 
 
-def check_safe_file(status: os.stat_result, what: str) -> None:
-    """Refuse what others than its owner may read or write (mode 0600 or 0400 is right)."""
+def check_safe_file(status: os.stat_result, subject: str) -> None:
+    """Refuse a file that others than its owner may read or write (mode 0600 or 0400 is right).
+
+    ``subject`` begins the sentence of the error.
+    """
     if not stat.S_ISREG(status.st_mode):
-        raise SecretError(f"{what}, but it is not a regular file")
+        raise SecretError(f"{subject}, but it is not a regular file")
     if os.name == "nt":
         return
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
-        raise SecretError(f"{what}, but others can use it (mode {mode:04o}); run: chmod 600 on it")
+        raise SecretError(
+            f"{subject}, but others can use it (mode {mode:04o}); run: chmod 600 on it"
+        )
     # Root reads what a service's own user was given.
     if status.st_uid not in (os.getuid(), 0) and os.getuid() != 0:
-        raise SecretError(f"{what}, but it belongs to another user")
+        raise SecretError(f"{subject}, but it belongs to another user")
 
 
-def _check_plain(value: str, what: str) -> None:
+def _check_plain(value: str, subject: str) -> None:
     is_word = value.isascii() and value.isprintable() and " " not in value
     if not is_word or not 0 < len(value) <= _MOST_BYTES:
-        raise SecretError(f"{what} whose content must be one key: one word of plain ASCII text")
+        raise SecretError(f"{subject} whose content must be one key: one word of plain ASCII text")

@@ -9,8 +9,10 @@ new router, the difference of their mean costs is estimated by
 
 each request weighted by 1 / r: the estimators of ``mild.evaluation.off_policy`` for the new choices, minus
 those for the old ones. The model is the new router, which was fitted on other requests, so the first is
-unbiased. Where an expert was hardly ever drawn (less than ``LEAST_DRAW``), nothing in the log contradicts
-the model: there the worst cost that was seen is taken for the new router, and the least for the old one.
+unbiased. Where one of the two experts was hardly ever drawn (less than ``LEAST_DRAW``), nothing in the log
+contradicts the model. Such requests are *unsupported*: the differences are means over the others, and a
+promotion also needs a difference below 0 in the worst case, in which an unsupported choice has the worst
+cost that was seen if the new router makes it, and the least if the old one does.
 """
 
 from __future__ import annotations
@@ -44,14 +46,17 @@ class Judgement:
 
     Attributes
     ----------
-    reason : "better", "worse", "noise" (not clear), "same" (it decides alike) or "too_few"
+    reason : "better", "worse", "noise" (not clear), "unsupported" (better where the log can tell,
+        and perhaps worse elsewhere), "same" (it decides alike) or "too_few"
     rows : graded answers
     changed : share of the requests that the new router decides otherwise
     changed_draws : graded draws that show what that costs
     unsupported : share of the requests that it decides otherwise and of which one of the two experts was
         hardly ever drawn
     differences : quantity (cost, error, dollars) -> method (doubly_robust, self_normalised) -> interval of
-        new minus old, per request
+        new minus old, per request, over all but the unsupported requests
+    worst_case : quantity -> interval of new minus old, per request, over all requests, with the worst
+        assumption about the unsupported ones
     """
 
     reason: str
@@ -60,14 +65,21 @@ class Judgement:
     changed_draws: int
     unsupported: float
     differences: Mapping[str, Mapping[str, Interval]]
+    worst_case: Mapping[str, Interval]
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; None for an end of an interval that is not finite."""
-        found = asdict(self)
-        for methods in found["differences"].values():
-            for name, interval in methods.items():
-                methods[name] = {key: interval[key] for key in ("estimate", "low", "high")}
-        return cast(dict[str, Any], as_python(found, finite=True))
+        document = asdict(self)
+        for methods in document["differences"].values():
+            for method, interval in methods.items():
+                methods[method] = _interval_document(interval)
+        for quantity, interval in document["worst_case"].items():
+            document["worst_case"][quantity] = _interval_document(interval)
+        return cast(dict[str, Any], as_python(document, finite=True))
+
+
+def _interval_document(interval: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: interval[name] for name in ("estimate", "low", "high")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +97,17 @@ class GradedRows:
     def __len__(self) -> int:
         return len(self.expert)
 
+    def take(self, rows: BoolArray) -> GradedRows:
+        """Some of the answers."""
+        return GradedRows(
+            self.expert[rows],
+            self.propensity[rows],
+            self.draws[rows],
+            self.weight[rows],
+            self.request[rows],
+            self.episode[rows],
+        )
+
     def answers(self) -> LoggedAnswers:
         """The answers; a request counts once, however many of its answers were graded."""
         _, request, n_answers = np.unique(self.request, return_inverse=True, return_counts=True)
@@ -98,7 +121,7 @@ def judge(
     new: IntArray,
     quantities: Mapping[str, tuple[FloatArray, FloatArray]],
     confidence: float = 0.95,
-    least: int = ENOUGH,
+    min_rows: int = ENOUGH,
 ) -> Judgement:
     """Compare the choices ``old`` and ``new`` (n,) on graded answers.
 
@@ -110,28 +133,30 @@ def judge(
     new_is_rare = changed & (values_of(rows.draws, new) < LEAST_DRAW)
     old_is_rare = changed & (values_of(rows.draws, old) < LEAST_DRAW)
     unsupported = new_is_rare | old_is_rare
-    changed_draws = int((changed & ~unsupported & (rows.expert == new)).sum())
+    supported = ~unsupported
+    changed_draws = int((changed & supported & (rows.expert == new)).sum())
     answers = rows.answers()
     differences: dict[str, dict[str, Interval]] = {}
-    if len(rows) > 1:
-        for name, (cost, expected) in quantities.items():
+    worst_case: dict[str, Interval] = {}
+    for name, (cost, expected) in quantities.items():
+        if supported.sum() > 1:
+            differences[name] = _differences(
+                rows.take(supported).answers(),
+                old[supported],
+                new[supported],
+                cost[supported],
+                expected[supported],
+                confidence,
+            )
+        if len(rows) > 1:
             new_cost = _robust(answers, new, new_is_rare, cost, expected, cost.max(), confidence)
             old_cost = _robust(answers, old, old_is_rare, cost, expected, cost.min(), confidence)
-            differences[name] = {"doubly_robust": new_cost.minus(old_cost).interval}
-            if (rows.expert == new).any() and (rows.expert == old).any():
-                n_experts = expected.shape[1]
-                new_cost = self_normalised(answers, cost, _certain(new, n_experts), confidence)
-                old_cost = self_normalised(answers, cost, _certain(old, n_experts), confidence)
-                differences[name]["self_normalised"] = new_cost.minus(old_cost).interval
-    reason = "noise"
+            worst_case[name] = new_cost.minus(old_cost).interval
+    reason = "too_few"
     if len(rows) and not changed.any():
         reason = "same"
-    elif len(rows) < least or changed_draws < ENOUGH_CHANGED:
-        reason = "too_few"
-    elif differences["cost"]["doubly_robust"].high < 0:
-        reason = "better"
-    elif differences["cost"]["doubly_robust"].low > 0:
-        reason = "worse"
+    elif len(rows) >= min_rows and changed_draws >= ENOUGH_CHANGED:
+        reason = _verdict(differences["cost"]["doubly_robust"], worst_case["cost"])
     n_requests = answers.share.sum() or 1.0
     return Judgement(
         reason,
@@ -140,7 +165,41 @@ def judge(
         changed_draws,
         float(answers.share[unsupported].sum() / n_requests),
         differences,
+        worst_case,
     )
+
+
+def _verdict(difference: Interval, worst_case: Interval) -> str:
+    """What the difference of the mean costs says, where enough draws show it."""
+    if worst_case.high < 0:
+        return "better"
+    if difference.high < 0:
+        return "unsupported"
+    if difference.low > 0:
+        return "worse"
+    return "noise"
+
+
+def _differences(
+    answers: LoggedAnswers,
+    old: IntArray,
+    new: IntArray,
+    cost: FloatArray,
+    expected: FloatArray,
+    confidence: float,
+) -> dict[str, Interval]:
+    """Mean cost of the choices ``new`` minus that of ``old`` (n,), by method."""
+    n_experts = expected.shape[1]
+    new_target = _certain(new, n_experts)
+    old_target = _certain(old, n_experts)
+    new_cost = doubly_robust(answers, cost, new_target, expected, confidence)
+    old_cost = doubly_robust(answers, cost, old_target, expected, confidence)
+    by_method = {"doubly_robust": new_cost.minus(old_cost).interval}
+    if (answers.expert == new).any() and (answers.expert == old).any():
+        new_cost = self_normalised(answers, cost, new_target, confidence)
+        old_cost = self_normalised(answers, cost, old_target, confidence)
+        by_method["self_normalised"] = new_cost.minus(old_cost).interval
+    return by_method
 
 
 def _robust(

@@ -39,8 +39,9 @@ from mild_gateway.ledger.reading import ledger_location, moment
 
 #: With ``accept="cheaper"``, the rise of the error that counts as not worse.
 NOT_WORSE = 0.01
-# A candidate that decides nearly all of the newest answers alike need not be tried out.
-_ALIKE, _TRIED = 0.999, 2000
+# A router that decides nearly all of the newest answers like the serving one need not be tried out.
+_ALIKE_SHARE = 0.999
+_NEWEST_ROWS = 2000
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +51,8 @@ class LearnResult:
     Attributes
     ----------
     promoted : whether the new router serves now; with ``dry_run``, whether it would
-    reason : "better", "cheaper", "worse", "noise" (not clear), "same" or "too_few"
+    reason : "better", "cheaper", "worse", "noise" (not clear), "unsupported" (better where the log
+        can tell), "same" or "too_few"
     sentence : the same for people
     version : the new version, promoted or a candidate; None if nothing was written
     judgement : old against new, on answers that neither has learned from
@@ -73,10 +75,17 @@ class LearnResult:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild learn --json`` prints."""
-        found = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name != "router"
+        return {
+            "promoted": self.promoted,
+            "reason": self.reason,
+            "sentence": self.sentence,
+            "version": self.version,
+            "judgement": self.judgement.as_dict(),
+            "cost": self.cost,
+            "trained_on": self.trained_on,
+            "left_out": self.left_out,
+            "notes": list(self.notes),
         }
-        return {**found, "judgement": self.judgement.as_dict(), "notes": list(self.notes)}
 
     def to_frame(self) -> Any:
         """The differences of the routers, a row per quantity and method."""
@@ -84,12 +93,11 @@ class LearnResult:
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
-        differences = self.judgement.as_dict()["differences"]
-        return [
-            {"quantity": quantity, "method": method, **interval}
-            for quantity, methods in differences.items()
-            for method, interval in methods.items()
-        ]
+        rows = []
+        for quantity, methods in self.judgement.as_dict()["differences"].items():
+            for method, interval in methods.items():
+                rows.append({"quantity": quantity, "method": method, **interval})
+        return rows
 
     def __repr__(self) -> str:
         return f"<LearnResult: {self.sentence}>"
@@ -119,7 +127,7 @@ def learn(
     times the most frequent one), beside the rows of ``table``. Old and new are compared on the newest
     answers that neither has learned from and that were graded as a sample of a known rate. If the new
     router is not surely better, it is kept as the candidate, which a gateway with ``explore = "auto"``
-    tries out, and judged by the requests that follow. A running gateway has to reload (``mild reload``).
+    tries out, and judged by the requests that follow. A running gateway takes it over by itself.
 
     Parameters
     ----------
@@ -148,44 +156,64 @@ def learn(
     if accept not in ("better", "cheaper"):
         raise invalid("accept", f'must be "better" or "cheaper"; got {accept!r}.')
     check_share("confidence", confidence)
-    folder, now = Path(router), time.time()
-    versions, serving = read_versions(folder), load(folder)
-    place = ledger_location(ledger)
-    logged = read_logged(place, serving, moment("since", since, now), moment("until", until, now))
+    folder = Path(router)
+    now = time.time()
+    versions = read_versions(folder)
+    serving = load(folder)
+    location = ledger_location(ledger)
+    first = moment("since", since, now)
+    last = moment("until", until, now)
+    logged = read_logged(location, serving, first, last)
     left_out = dict(logged.left_out)
     if not all_versions:
         logged = _leave_out(logged, ~is_current(logged), "of an older version", left_out)
     weights = CostWeights.of(serving)
     costs = weights.costs(logged)
     logged = _leave_out(logged, np.isnan(costs), "without a price or latency", left_out)
-    data = None
-    if table is not None:
-        data = table if isinstance(table, OutcomeTable) else read_outcomes(table)
+    if table is not None and not isinstance(table, OutcomeTable):
+        table = read_outcomes(table)
+    if min_judged is None:
+        min_judged = ENOUGH
     task = Learning(
-        serving, logged, KnownRows.of(data, serving), weights, trust_feedback, confidence,
-        ENOUGH if min_judged is None else min_judged, accept,
-    )  # fmt: skip
-    # What was known before a rollback must not undo it.
-    rolled_back = [event.time for event in versions.history if event.event == "rolled back"]
-    known = [versions[versions.serving].learned_until, *rolled_back]
-    learned = max((one for one in known if one is not None), default=None)
-    found = task.find(learned, _candidate(versions, serving))
-    trained = task.trained_on(found)
+        serving,
+        logged,
+        KnownRows.of(table, serving),
+        weights,
+        trust_feedback,
+        confidence,
+        min_judged,
+        accept,
+    )
+    learned = task.find(_known_until(versions), _candidate(versions, serving))
+    trained_on = task.trained_on(learned)
     version = None
     if not dry_run:
-        version = _write(folder, serving, found, sum(trained.values()) - trained["table"])
+        n_answers = sum(trained_on.values()) - trained_on["table"]
+        version = _write(folder, serving, learned, n_answers)
     return LearnResult(
-        found.promotes,
-        found.reason,
-        task.sentence(found, version, dry_run),
+        learned.promotes,
+        learned.reason,
+        task.sentence(learned, version, dry_run),
         version,
-        found.judgement,
+        learned.judgement,
         weights.formula,
-        trained,
+        trained_on,
         left_out,
         tuple(task.notes()),
-        found.router,
+        learned.router,
     )
+
+
+def _known_until(versions: Versions) -> float | None:
+    """Time until which requests do not judge: the serving router may have learned from them.
+
+    Nor do those before a rollback: what was known then must not undo it.
+    """
+    times = [event.time for event in versions.history if event.event == "rolled back"]
+    learned_until = versions[versions.serving].learned_until
+    if learned_until is not None:
+        times.append(learned_until)
+    return max(times, default=None)
 
 
 class Learned(NamedTuple):
@@ -222,7 +250,7 @@ class Learning:
     weights: CostWeights
     trust_feedback: bool
     confidence: float
-    least: int
+    min_judged: int
     accept: str
 
     def find(self, learned_until: float | None, candidate: TriedRouter | None = None) -> Learned:
@@ -231,35 +259,52 @@ class Learning:
         ``learned_until`` is the time of the newest request that the serving router has learned from;
         only later ones judge.
         """
-        logged, times = self.logged, self.logged.time
+        times = self.logged.time
+        unseen = self._unseen(learned_until)
+        # One test a run: every further one would be another chance to promote by luck.
+        if candidate is not None:
+            # It has been tried out since it was trained, and all that came later is new to both.
+            later = unseen & (times > candidate.learned_until)
+            compared = self._judged(candidate.router, later, candidate.learned_until)
+            has_few_rows = compared.judgement.rows < self.min_judged
+            if compared.promotes or (compared.reason == "too_few" and has_few_rows):
+                return compared._replace(version=candidate.version)
+            if compared.reason != "too_few":
+                return self._next_candidate(compared)
+            # It decides so much like the serving router that waiting would not tell them apart.
+        # The older half of what is new trains, and the newer one judges.
+        cut = -np.inf
+        if unseen.any():
+            cut = float(np.median(times[unseen]))
+        learned = self._judged(self._train(times <= cut), unseen & (times > cut), cut)
+        if learned.promotes:
+            return learned
+        return self._next_candidate(learned)
+
+    def _unseen(self, learned_until: float | None) -> BoolArray:
+        """Rows (n,) that judge: the serving router has not learned from them."""
+        logged = self.logged
         unseen = logged.sampled | self.trust_feedback
         unseen &= ~logged.selected & (logged.propensity < 1)
         if learned_until is None:
             # What was logged before may be in the table that it was fitted on.
             names = np.array(logged.routers, object)
-            unseen &= names[logged.router] == self.serving.info.fingerprint
-        else:
-            unseen &= times > learned_until
-        # One test a run: every further one would be another chance to promote by luck.
-        if candidate is not None:
-            # It has been tried out since it was trained, and all that came later is new to both.
-            later = unseen & (times > candidate.learned_until)
-            found = self._judged(candidate.router, later, candidate.learned_until)
-            if found.promotes or found.reason == "too_few":
-                return found._replace(version=candidate.version)
-        else:
-            # The older half of what is new trains, and the newer one judges.
-            cut = float(np.median(times[unseen])) if unseen.any() else -np.inf
-            found = self._judged(self._train(times <= cut), unseen & (times > cut), cut)
-            if found.promotes:
-                return found
-        # It is not proven: one that has learned from everything is tried out.
-        last = self._train(np.ones(len(logged), bool))
-        until = float(times.max()) if len(logged) else None
-        X = logged.X[-_TRIED:]
-        alike = _choices(self.serving, X) == _choices(last, X)
-        differs = bool(alike.mean() < _ALIKE) if len(X) else False
-        return found._replace(router=last, learned_until=until, differs=differs)
+            return unseen & (names[logged.router] == self.serving.info.fingerprint)
+        return unseen & (logged.time > learned_until)
+
+    def _next_candidate(self, learned: Learned) -> Learned:
+        """A judgement that promotes nothing, with a router to try out that has learned from all rows."""
+        logged = self.logged
+        router = self._train(np.ones(len(logged), bool))
+        if not len(logged):
+            return learned._replace(router=router, learned_until=None)
+        newest = logged.X[-_NEWEST_ROWS:]
+        is_alike = _choices(self.serving, newest) == _choices(router, newest)
+        return learned._replace(
+            router=router,
+            learned_until=float(logged.time.max()),
+            differs=bool(is_alike.mean() < _ALIKE_SHARE),
+        )
 
     def _train(self, rows: BoolArray) -> Router:
         logged = self.logged.take(rows & ~self.logged.selected)
@@ -290,77 +335,105 @@ class Learning:
             quantities["error"] = (logged.error, errors)
             if not np.isnan(logged.dollars).any():
                 quantities["dollars"] = (logged.dollars, prices - policy.betas)
-        judgement = judge(graded, old, new, quantities, self.confidence, self.least)
+        judgement = judge(graded, old, new, quantities, self.confidence, self.min_judged)
         reason = judgement.reason
-        if reason == "noise" and self.accept == "cheaper":
-            gaps = {name: one["doubly_robust"] for name, one in judgement.differences.items()}
-            if "dollars" in gaps and gaps["dollars"].high < 0 and gaps["error"].high < NOT_WORSE:
+        if self.accept == "cheaper" and reason in ("noise", "unsupported"):
+            if _is_cheaper(judgement):
                 reason = "cheaper"
         return Learned(router, judgement, reason, until)
 
-    def trained_on(self, found: Learned) -> dict[str, int]:
+    def trained_on(self, learned: Learned) -> dict[str, int]:
         """Answers of the log by source, and rows of the table."""
-        times, until = self.logged.time, found.learned_until
-        used = times <= (-np.inf if until is None else until)
-        sources = {
-            name: int((used & (self.logged.source == k)).sum())
-            for k, name in enumerate(SOURCE_NAMES)
-        }
-        return {"table": len(self.known.X), **sources}
+        used = np.zeros(len(self.logged), bool)
+        if learned.learned_until is not None:
+            used = self.logged.time <= learned.learned_until
+        counts = {"table": len(self.known.X)}
+        for source, name in enumerate(SOURCE_NAMES):
+            counts[name] = int((used & (self.logged.source == source)).sum())
+        return counts
 
     def notes(self) -> list[str]:
         """What to know about the data."""
-        logged, found = self.logged, []
+        logged = self.logged
+        notes = []
         if logged.from_features:
-            found.append(
+            notes.append(
                 f"{counted(logged.from_features, 'request')} without text: learned from stored features."
             )
         mix = dropped_mix(self.serving)
         if mix is not None:
-            found.append(
+            notes.append(
                 f"the new router has one setting; the mix of the old one is not kept: {mix}."
             )
         if not len(self.known.X):
-            found.append(
+            notes.append(
                 "no table of outcomes was given: experts that were hardly drawn are little known."
             )
-        selected = int((~logged.sampled).sum())
-        if selected:
-            use = "trains and judges" if self.trust_feedback else "trains, and does not judge"
-            found.append(f"feedback that was not sampled {use}: {counted(selected, 'answer')}.")
-        return found
+        n_volunteered = int((~logged.sampled).sum())
+        if n_volunteered:
+            use = "trains, and does not judge"
+            if self.trust_feedback:
+                use = "trains and judges"
+            notes.append(
+                f"feedback that was not sampled {use}: {counted(n_volunteered, 'answer')}."
+            )
+        return notes
 
-    def sentence(self, found: Learned, version: int | None, dry_run: bool) -> str:
-        """The result in a sentence or two."""
-        one, gap = found.judgement, ""
-        if "cost" in one.differences:
-            interval = one.differences["cost"]["doubly_robust"]
-            gap = (
-                f" {decimals(interval.estimate, sign=True)} per request ({self.confidence:.0%} interval "
-                f"{decimals(interval.low, sign=True)} to {decimals(interval.high, sign=True)}, "
-                f"{counted(one.rows, 'graded answer')})"
-            )
-        few = f"{counted(one.rows, 'graded answer')} new to both routers; {self.least:,} are needed"
-        if one.rows >= self.least:
-            few = (
-                f"of {one.rows:,} graded answers, {one.changed_draws} show what the new router changes; "
-                f"{ENOUGH_CHANGED} are needed"
-            )
-        told = {
-            "better": f"The new router costs less:{gap}.",
-            "cheaper": f"The new router is cheaper, and its error is not worse. Cost:{gap}.",
-            "worse": f"Not promoted: the new router costs more:{gap}.",
-            "noise": f"Not promoted: it is not clear whether the new router is better:{gap}.",
-            "same": "Not promoted: the new router decides like the serving one.",
-            "too_few": f"Not promoted: {few}. Grade or explore more.",
-        }[found.reason]
+    def sentence(self, learned: Learned, version: int | None, dry_run: bool) -> str:
+        """The result in a few sentences."""
+        verdict = self._verdict_sentence(learned.reason, learned.judgement)
         if dry_run:
-            return f"{told} Nothing was written (dry run)."
-        if found.promotes:
-            return f"{told} Version {version} serves."
+            return f"{verdict} Nothing was written (dry run)."
+        if learned.promotes:
+            return f"{verdict} Version {version} serves."
         if version is None:
-            return told
-        return f'{told} Version {version} is the candidate, which explore = "auto" tries out.'
+            return verdict
+        return f'{verdict} Version {version} is the candidate, which explore = "auto" tries out.'
+
+    def _verdict_sentence(self, reason: str, judgement: Judgement) -> str:
+        """What the log says about the new router, and about how many requests it says nothing."""
+        if reason == "same":
+            return "Not promoted: the new router decides like the serving one."
+        if reason == "too_few":
+            return f"Not promoted: {self._missing_answers(judgement)}. Grade or explore more."
+        beginnings = {
+            "better": "The new router costs less:",
+            "cheaper": "The new router is cheaper, and its error is not worse. Cost:",
+            "worse": "Not promoted: the new router costs more:",
+            "noise": "Not promoted: it is not clear whether the new router is better:",
+            "unsupported": "Not promoted: the new router costs less where the log can tell:",
+        }
+        interval = judgement.differences["cost"]["doubly_robust"]
+        verdict = (
+            f"{beginnings[reason]} {decimals(interval.estimate, sign=True)} per request "
+            f"({100 * self.confidence:.0f} % interval {decimals(interval.low, sign=True)} to "
+            f"{decimals(interval.high, sign=True)}, {counted(judgement.rows, 'graded answer')})."
+        )
+        if not judgement.unsupported:
+            return verdict
+        verdict += (
+            f" This leaves out {100 * judgement.unsupported:.0f} % of the requests, for which one of the "
+            "two routers chooses an expert that was hardly ever drawn."
+        )
+        if reason in ("better", "cheaper"):
+            verdict += " The same holds if the worst is assumed for them."
+        return verdict
+
+    def _missing_answers(self, judgement: Judgement) -> str:
+        """Which answers are too few."""
+        if judgement.rows < self.min_judged:
+            answers = counted(judgement.rows, "graded answer")
+            return f"{answers} new to both routers; {self.min_judged:,} are needed"
+        return (
+            f"of {judgement.rows:,} graded answers, {judgement.changed_draws} show what the new router "
+            f"changes; {ENOUGH_CHANGED} are needed"
+        )
+
+
+def _is_cheaper(judgement: Judgement) -> bool:
+    """Whether dollars are surely less, and the error is surely not worse, also in the worst case."""
+    gaps = judgement.worst_case
+    return "dollars" in gaps and gaps["dollars"].high < 0 and gaps["error"].high < NOT_WORSE
 
 
 def _choices(router: Router, X: FloatArray) -> IntArray:
@@ -380,27 +453,36 @@ def _leave_out(
 
 def _candidate(versions: Versions, serving: Router) -> TriedRouter | None:
     """The candidate in a folder; None without one that has the serving router's experts and features."""
-    until = versions.candidate and versions[versions.candidate].learned_until
-    router = None if until is None else load_candidate(versions.folder)
-    if router is None or until is None or router.expert_names != serving.expert_names:
+    if versions.candidate is None:
         return None
-    if router.n_features != serving.n_features:
+    learned_until = versions[versions.candidate].learned_until
+    router = load_candidate(versions.folder)
+    if learned_until is None or router is None:
         return None
-    return TriedRouter(router, until, versions.candidate)
+    if router.expert_names != serving.expert_names or router.n_features != serving.n_features:
+        return None
+    return TriedRouter(router, learned_until, versions.candidate)
 
 
-def _write(folder: Path, serving: Router, found: Learned, answers: int) -> int | None:
+def _write(folder: Path, serving: Router, learned: Learned, n_answers: int) -> int | None:
     """Promote or keep a router; its version, None if it need not be kept."""
-    details: dict[str, Any] = {
-        "why": f"learned from {counted(answers, 'answer')}: {found.reason}",
-        "reason": found.reason,
-        "expected": serving.info.fingerprint,
-        "facts": {"judgement": found.judgement.as_dict()},
-    }
-    if not (found.promotes or found.differs):
+    if not (learned.promotes or learned.differs):
         return None
-    if found.version is not None:
-        serve_version(folder, found.version, **details)
-        return found.version
-    details |= {"serve": found.promotes, "learned_until": found.learned_until}
-    return write_version(folder, found.router, **details)
+    why = f"learned from {counted(n_answers, 'answer')}: {learned.reason}"
+    facts = {"judgement": learned.judgement.as_dict()}
+    expected = serving.info.fingerprint
+    if learned.version is not None:
+        serve_version(
+            folder, learned.version, why, expected=expected, reason=learned.reason, facts=facts
+        )
+        return learned.version
+    return write_version(
+        folder,
+        learned.router,
+        why=why,
+        serve=learned.promotes,
+        expected=expected,
+        reason=learned.reason,
+        learned_until=learned.learned_until,
+        facts=facts,
+    )

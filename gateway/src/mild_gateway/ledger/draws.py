@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from mild.data import QUERY_NAMES, read_table
 from mild.errors import DataFileError
 from mild.evaluation import WITHOUT_QUERY, LoggedRow
-from mild_gateway.ledger.propensities import CERTAIN, is_preferred
+from mild_gateway.ledger.records import CERTAIN
 from mild_gateway.selection.models import ROUTER_MODEL
 
 #: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first.
@@ -33,46 +33,43 @@ class LedgerRow(NamedTuple):
     pinned_by: str | None  # the request that pinned the session
     session: str | None
     probabilities: str | None  # of all experts, as a JSON list
-    preferred: str | None  # name of the expert that the router would choose without exploration
+    # Name of the expert that the router would choose without exploration; None if the request is pinned
+    preferred: str | None
 
     @property
     def failed(self) -> bool:
         """Whether there was no complete answer."""
         return self.outcome in ("failed", "cut")
 
-    @property
-    def is_first_choice(self) -> bool:
-        """Whether the router would choose the drawn expert without exploration."""
-        if self.preferred is not None:
-            return self.chosen == self.preferred
-        # Rows before schema 0006 do not say it.
-        n_experts = 2
-        if self.probabilities:
-            n_experts = self.probabilities.count(",") + 1
-        return is_preferred(self.propensity, n_experts)
+
+class Draw(NamedTuple):
+    """The draw of an expert, for one request or for all of a pinned session."""
+
+    number: int
+    preferred: str | None  # name of the expert that the router would choose without exploration
 
 
 class Episodes:
-    """Numbers draws in the order of time; all requests of a pinned session have the number of the first."""
+    """Numbers draws in the order of time; all requests of a pinned session have the draw of the first."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._of_first_request: dict[str, int] = {}
+        self._of_first_request: dict[str, Draw] = {}
 
     def lacks(self, row: LedgerRow) -> bool:
         """Whether the row was pinned by a request that has no number."""
         return row.pinned_by is not None and row.pinned_by not in self._of_first_request
 
-    def number(self, row: LedgerRow) -> int:
-        """The number of the draw that the row belongs to."""
+    def draw_of(self, row: LedgerRow) -> Draw:
+        """The draw that the row belongs to."""
         if row.pinned_by is not None:
             return self._of_first_request[row.pinned_by]
-        number = self._count
+        draw = Draw(self._count, row.preferred)
         self._count += 1
         # Only a session's first request is looked up again.
         if row.session is not None:
-            self._of_first_request[row.request_id] = number
-        return number
+            self._of_first_request[row.request_id] = draw
+        return draw
 
 
 def read_draws(
@@ -105,15 +102,15 @@ def read_draws(
             if reason is not None:
                 left_out[reason] += 1
                 continue
-            episode = episodes.number(row)
-            block.append(_logged_row(row, episode, errors, weights, values[n_columns:]))
+            draw = episodes.draw_of(row)
+            block.append(_logged_row(row, draw, errors, weights, values[n_columns:]))
         if block:
             yield block
 
 
 def _logged_row(
     row: LedgerRow,
-    episode: int,
+    draw: Draw,
     errors: Mapping[str, float],
     weights: Mapping[str, float],
     extra: tuple[Any, ...],
@@ -126,13 +123,13 @@ def _logged_row(
         text=row.text or "",
         chosen=row.chosen,
         propensity=row.propensity,
-        episode=episode,
+        episode=draw.number,
         decides=row.pinned_by is None,
         dollars=row.price or 0.0,
         failed=row.failed,
         error=errors.get(row.request_id, error),
         weight=weights.get(row.request_id, 1.0),
-        preferred=row.is_first_choice,
+        preferred=row.chosen == draw.preferred,
         extra=extra,
     )
 

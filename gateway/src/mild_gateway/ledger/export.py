@@ -54,12 +54,14 @@ def _parquet_schema() -> Any:
         "draws": pa.list_(pa.float64()),
         "streamed": pa.bool_(),
     }
-    kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
-    fields = [
-        (name, special.get(name, kinds[decisions.c[name].type.python_type])) for name in COLUMNS
-    ]
-    place = COLUMNS.index("probabilities")
-    return pa.schema([*fields[:place], ("experts", pa.list_(pa.string())), *fields[place:]])
+    types = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+    fields = []
+    for name in COLUMNS:
+        if name == "probabilities":
+            fields.append(("experts", pa.list_(pa.string())))
+        column_type = special.get(name, types[decisions.c[name].type.python_type])
+        fields.append((name, column_type))
+    return pa.schema(fields)
 
 
 def _fields(
@@ -68,8 +70,12 @@ def _fields(
     """A record by the names of the schema."""
     fields = {name: getattr(record, name) for name in COLUMNS}
     fields["time"] = round(record.time * 1e6)
-    fields["experts"] = None if record.probabilities is None else names.get(record.router)
-    fields["calls"] = record.calls and json.dumps(record.calls)
-    judged = scores.get(record.request_id)
-    fields["score"] = None if judged is None else judged.score
+    fields["experts"] = None
+    if record.probabilities is not None:
+        fields["experts"] = names.get(record.router)
+    if record.calls is not None:
+        fields["calls"] = json.dumps(record.calls)
+    fields["score"] = None
+    if record.request_id in scores:
+        fields["score"] = scores[record.request_id].score
     return fields

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from mild.errors import InvalidInputError
-from mild_gateway.database.engine import Database, Location, metadata, upsert
+from mild_gateway.database.engine import Database, Location, upsert
+from mild_gateway.database.tables import metadata
 from mild_gateway.ledger.reading import open_ledger
 from mild_gateway.ledger.records import as_text, column_of, decisions
 
@@ -25,6 +26,10 @@ MAX_COMMENT = 2000
 _PORTION = 1000
 # Two-sided 95 % quantile of the normal distribution.
 _Z = 1.959964
+
+
+# There is one row for each request, expert and source.
+_KEY_COLUMNS = ("request_id", "expert", "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,10 @@ class Feedback:
 feedback = sa.Table(
     "feedback",
     metadata,
-    # The first three are the key.
-    *(column_of(one.name, str(one.type), k < 3) for k, one in enumerate(fields(Feedback))),
+    *[
+        column_of(field.name, str(field.type), field.name in _KEY_COLUMNS)
+        for field in fields(Feedback)
+    ],
     sa.Index("feedback_by_time", "time"),
 )
 
@@ -67,50 +74,74 @@ def check_feedback(row: Feedback) -> Feedback:
     # The inverse of less may be infinite.
     if row.rate is not None and not 1e-9 <= row.rate <= 1:
         raise InvalidInputError(parameter="rate", rule=f"must lie in (0, 1]; got {row.rate}.")
-    comment = row.comment and as_text(row.comment)[:MAX_COMMENT]
-    name, expert = as_text(row.request_id), as_text(row.expert)
-    return replace(row, request_id=name, expert=expert, comment=comment)
+    comment = row.comment
+    if comment is not None:
+        comment = as_text(comment)[:MAX_COMMENT]
+    return replace(
+        row, request_id=as_text(row.request_id), expert=as_text(row.expert), comment=comment
+    )
 
 
-def write_feedback(place: Database | sa.Connection, rows: Sequence[Feedback]) -> Counter[str]:
+def write_feedback(target: Database | sa.Connection, rows: Sequence[Feedback]) -> Counter[str]:
     """Write feedback, all or nothing; how many rows were "written".
 
     Left out and counted are rows whose request is "unknown" to the ledger, and those without an expert
     whose request is "unanswered". A row replaces an earlier one of the same request, expert and source.
     """
-    if isinstance(place, Database):
-        with place.transaction() as connection:
+    if isinstance(target, Database):
+        with target.transaction() as connection:
             return write_feedback(connection, rows)
-    counts = Counter(written=0, unknown=0, unanswered=0)
     # The last of each key: a statement must not meet a row twice.
-    last = {(row.request_id, row.expert, row.source): row for row in map(check_feedback, rows)}
-    column, checked = decisions.c, list(last.values())
-    for start in range(0, len(checked), _PORTION):
-        some = checked[start : start + _PORTION]
-        query = sa.select(column.request_id, column.expert, column.status)
-        query = query.where(column.request_id.in_([row.request_id for row in some]))
-        # PostgreSQL: nobody deletes these rows before the feedback is committed.
-        found = place.execute(query.with_for_update(read=True, key_share=True))
-        known = {name: expert if status < 400 else None for name, expert, status in found}
-        new = {}
-        for row in some:
-            expert = row.expert or known.get(row.request_id)
-            if expert is None or row.request_id not in known:
-                counts["unanswered" if row.request_id in known else "unknown"] += 1
-            else:
-                values = {one.name: getattr(row, one.name) for one in feedback.c}
-                new[row.request_id, expert, row.source] = values | {"expert": expert}
-        upsert(place, feedback, list(new.values()), replace=("score", "rate", "time", "comment"))
-        counts["written"] += len(new)
+    last_rows = {}
+    for row in rows:
+        checked = check_feedback(row)
+        last_rows[checked.request_id, checked.expert, checked.source] = checked
+    counts = Counter(written=0, unknown=0, unanswered=0)
+    new_rows = list(last_rows.values())
+    for start in range(0, len(new_rows), _PORTION):
+        counts.update(_write_portion(target, new_rows[start : start + _PORTION]))
     return counts
 
 
-def has_feedback(database: Database) -> bool:
-    """Whether the ledger has the table; one that nobody has opened to write since schema 0006 has none."""
-    return database.schema >= "0006"
+def _write_portion(connection: sa.Connection, rows: Sequence[Feedback]) -> Counter[str]:
+    answered_by = _experts_that_answered(connection, [row.request_id for row in rows])
+    counts = Counter(written=0, unknown=0, unanswered=0)
+    # By key again: a row that names no expert may be about the same answer as one that does.
+    new_rows = {}
+    for row in rows:
+        if row.request_id not in answered_by:
+            counts["unknown"] += 1
+            continue
+        expert = row.expert or answered_by[row.request_id]
+        if expert is None:
+            counts["unanswered"] += 1
+            continue
+        new_rows[row.request_id, expert, row.source] = asdict(replace(row, expert=expert))
+    upsert(
+        connection,
+        feedback,
+        list(new_rows.values()),
+        replace=("score", "rate", "time", "comment"),
+    )
+    counts["written"] += len(new_rows)
+    return counts
 
 
-def judged_requests(place: Location) -> dict[str, Feedback]:
+def _experts_that_answered(
+    connection: sa.Connection, request_ids: Sequence[str]
+) -> dict[str, str | None]:
+    """By request that the ledger has, the expert that answered; None if none did."""
+    column = decisions.c
+    query = sa.select(column.request_id, column.expert, column.status)
+    query = query.where(column.request_id.in_(request_ids))
+    experts = {}
+    # PostgreSQL: nobody deletes these rows before the feedback is committed.
+    for row in connection.execute(query.with_for_update(read=True, key_share=True)):
+        experts[row.request_id] = row.expert if row.status < 400 else None
+    return experts
+
+
+def judged_requests(location: Location) -> dict[str, Feedback]:
     """By request, the feedback on the answer that was given; a random sample goes before other feedback."""
     row = feedback.c
     query = sa.select(feedback).join(decisions, decisions.c.request_id == row.request_id)
@@ -118,56 +149,85 @@ def judged_requests(place: Location) -> dict[str, Feedback]:
     query = query.where(decisions.c.expert == row.expert).order_by(
         row.rate.is_not(None), row.source != "client", row.time
     )
-    with open_ledger(place) as database, database.transaction() as connection:
-        if not has_feedback(database):
-            return {}
-        return {found[0]: Feedback(*found) for found in connection.execute(query)}
+    with open_ledger(location) as database, database.transaction() as connection:
+        return {found.request_id: Feedback(*found) for found in connection.execute(query)}
 
 
-def feedback_by_expert(place: Location, since: float = -math.inf) -> dict[str, dict[str, Any]]:
+def feedback_by_expert(location: Location, since: float = -math.inf) -> dict[str, dict[str, Any]]:
     """By expert its ``answers`` since then, the ``rate`` of those that were judged, and their mean scores.
 
     ``samples`` are answers that were picked at random: each counts with the inverse of its rate, so that
     their mean stands for all answers. ``self_selected`` are the others. Each has the ``count``, the
     ``mean`` and Wilson's 95 % interval (``low``, ``high``), for any scores in [0, 1]; None without any.
     """
-    row, given = decisions.c, feedback.c
-    answered = row.expert.is_not(None) & (row.status < 400)
-    answers = sa.select(row.expert, sa.func.count()).where(row.time >= since, answered)
-    own = sa.case((answered & (row.expert == given.expert), row.request_id))
-    weight = 1 / sa.func.coalesce(given.rate, 1.0)
-    sums = [
-        sa.func.sum(sa.case((kind, value), else_=0.0))
-        for kind in (given.rate.is_not(None), given.rate.is_(None))
-        for value in (1.0, weight, weight * given.score, weight * weight)
-    ]
-    scores = sa.select(given.expert, sa.func.count(sa.distinct(own)), *sums)
-    scores = scores.join(decisions, row.request_id == given.request_id)
-    # Not by the index of time: it is the feedback that is read through, and its rows looked up.
-    scores = scores.where(row.time + 0.0 >= since).group_by(given.expert)
-    with open_ledger(place) as database, database.transaction() as connection:
-        if not has_feedback(database):
-            return {}
-        counts = dict(map(tuple, connection.execute(answers.group_by(row.expert))))
-        judged = {name: line for name, *line in connection.execute(scores)}
+    row = decisions.c
+    is_answered = row.expert.is_not(None) & (row.status < 400)
+    counted = sa.select(row.expert, sa.func.count().label("answers"))
+    counted = counted.where(row.time >= since, is_answered).group_by(row.expert)
+    with open_ledger(location) as database, database.transaction() as connection:
+        answers = {line.expert: line.answers for line in connection.execute(counted)}
+        scores = {line.expert: line for line in connection.execute(_score_sums(since))}
     result = {}
-    for name in sorted({*counts, *judged}):
-        n, (k, *parts) = counts.get(name, 0), judged.get(name, [0] * 9)
-        result[name] = {
-            "answers": n,
-            "rate": _mean(n, n, k, n),
-            "samples": _mean(*parts[:4]),
-            "self_selected": _mean(*parts[4:]),
+    for expert in sorted({*answers, *scores}):
+        n_answers = answers.get(expert, 0)
+        line = scores.get(expert)
+        if line is None:
+            result[expert] = {
+                "answers": n_answers,
+                "rate": _mean(n_answers, n_answers, 0, n_answers),
+                "samples": None,
+                "self_selected": None,
+            }
+            continue
+        result[expert] = {
+            "answers": n_answers,
+            "rate": _mean(n_answers, n_answers, line.judged, n_answers),
+            "samples": _mean(
+                line.samples_count, line.samples_weight, line.samples_score, line.samples_squares
+            ),
+            "self_selected": _mean(
+                line.others_count, line.others_weight, line.others_score, line.others_squares
+            ),
         }
     return result
+
+
+def _score_sums(since: float) -> sa.Select[Any]:
+    """By expert, how many of its answers were judged, and sums over the scores of both kinds."""
+    row = decisions.c
+    score = feedback.c
+    is_own_answer = row.expert.is_not(None) & (row.status < 400) & (row.expert == score.expert)
+    judged = sa.func.count(sa.distinct(sa.case((is_own_answer, row.request_id))))
+    weight = 1 / sa.func.coalesce(score.rate, 1.0)
+    columns: list[Any] = [score.expert, judged.label("judged")]
+    for kind, is_kind in (
+        ("samples", score.rate.is_not(None)),
+        ("others", score.rate.is_(None)),
+    ):
+        for name, value in (
+            ("count", 1.0),
+            ("weight", weight),
+            ("score", weight * score.score),
+            ("squares", weight * weight),
+        ):
+            total = sa.func.sum(sa.case((is_kind, value), else_=0.0))
+            columns.append(total.label(f"{kind}_{name}"))
+    query = sa.select(*columns).join(decisions, row.request_id == score.request_id)
+    # Not by the index of time: it is the feedback that is read through, and its rows looked up.
+    return query.where(row.time + 0.0 >= since).group_by(score.expert)
 
 
 def _mean(count: float, total: float, weighted: float, squares: float) -> dict[str, Any] | None:
     """A weighted mean of values in [0, 1] with its interval."""
     if not count:
         return None
-    mean, square = min(1.0, weighted / total), _Z**2 * squares / total**2
+    mean = min(1.0, weighted / total)
+    square = _Z**2 * squares / total**2
     middle = (mean + square / 2) / (1 + square)
     reach = math.sqrt(square * mean * (1 - mean) + square**2 / 4) / (1 + square)
-    low, high = max(0.0, middle - reach), min(1.0, middle + reach)
-    return {"count": int(count), "mean": mean, "low": low, "high": high}
+    return {
+        "count": int(count),
+        "mean": mean,
+        "low": max(0.0, middle - reach),
+        "high": min(1.0, middle + reach),
+    }

@@ -27,10 +27,12 @@ class FeedbackImport:
     @property
     def sentence(self) -> str:
         """What was written and what was not."""
-        said = f"{counted(self.written, 'score')} written"
-        for count, why in ((self.unknown, "unknown"), (self.unanswered, "without an answer")):
-            said += f", {counted(count, 'request')} {why}" if count else ""
-        return said + "."
+        parts = [f"{counted(self.written, 'score')} written"]
+        if self.unknown:
+            parts.append(f"{counted(self.unknown, 'request')} unknown")
+        if self.unanswered:
+            parts.append(f"{counted(self.unanswered, 'request')} without an answer")
+        return ", ".join(parts) + "."
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild feedback import --json`` prints."""
@@ -81,33 +83,37 @@ def import_feedback(
     ...     writer.write(Record("r1", time.time(), "alice", "mild", expert="small"))
     ...     writer.close()
     ...     judged = pa.table({"request_id": ["r1", "r2"], "score": [1.0, 0.5]})
-    ...     found = import_feedback(settings.path, judged)
-    >>> found.written, found.unknown
+    ...     imported = import_feedback(settings.path, judged)
+    >>> imported.written, imported.unknown
     (1, 1)
     """
-    place, now = ledger_location(ledger), time.time()
-    # In the order of the table: those who read feedback go by time.
-    given = [
-        Feedback(name, expert, "import", score, rate, now + 1e-6 * row)
-        for row, (name, expert, score) in enumerate(read_judged(data, id_column))
-    ]
+    location = ledger_location(ledger)
+    now = time.time()
+    scores = []
+    for row, (request_id, expert, score) in enumerate(read_judged(data, id_column)):
+        # In the order of the table: those who read feedback go by time.
+        moment = now + 1e-6 * row
+        scores.append(Feedback(request_id, expert, "import", score, rate, moment))
     # Opened to read first: one that is not there is not created.
-    with open_ledger(place):
+    with open_ledger(location):
         pass
     try:
-        with closing(open_database(place)) as database:
-            return FeedbackImport(**write_feedback(database, given))
+        with closing(open_database(location)) as database:
+            counts = write_feedback(database, scores)
     except DatabaseError as error:
-        raise DataFileError(f"{shown_place(place)} cannot be written: {error}.") from error
+        raise DataFileError(f"{shown_place(location)} cannot be written: {error}.") from error
+    return FeedbackImport(counts["written"], counts["unknown"], counts["unanswered"])
 
 
 def read_scores(
-    source: Any, place: Location, id_column: str = "request_id"
+    source: Any, location: Location, id_column: str = "request_id"
 ) -> dict[str, Feedback] | None:
     """By request the feedback of a file or frame, of the ledger ("ledger"), or None."""
     if source is None:
         return None
     if isinstance(source, str) and source == LEDGER:
-        return judged_requests(place)
-    rows = read_judged(source, id_column)
-    return {name: Feedback(name, expert, "import", score, 1.0) for name, expert, score in rows}
+        return judged_requests(location)
+    scores = {}
+    for request_id, expert, score in read_judged(source, id_column):
+        scores[request_id] = Feedback(request_id, expert, "import", score, 1.0)
+    return scores

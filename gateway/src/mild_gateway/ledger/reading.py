@@ -17,11 +17,16 @@ import sqlalchemy as sa
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild_gateway.database import AddressError, DatabaseError, is_address, read_address
 from mild_gateway.database.engine import Database, Location, open_database, shown_place
-from mild_gateway.ledger.records import COLUMNS, NEW_COLUMNS, Record, decisions, from_row, routers
+from mild_gateway.ledger.records import COLUMNS, Record, decisions, from_row, routers
 
 # Rows held at a time.
 BLOCK = 10_000
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([mhdw])")
+# The row that was read last, by time and id.
+_LAST_READ = sa.tuple_(
+    sa.bindparam("time", type_=sa.Double), sa.bindparam("id", type_=sa.BigInteger)
+)
+_AFTER_ALL_IDS = 2**62
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -36,10 +41,10 @@ def ledger_location(text: str | os.PathLike[str]) -> Location:
     if Path(text).suffix.lower() in (".toml", ".yaml", ".yml"):
         from mild_gateway.config import read_ledger_location
 
-        found = read_ledger_location(text)
-        if found is None:
+        location = read_ledger_location(text)
+        if location is None:
             raise DataFileError(f"{text} turns the ledger off: ledger.enabled is false.")
-        return found
+        return location
     return text
 
 
@@ -64,34 +69,28 @@ def moment(name: str, value: str | float | datetime | None, now: float) -> float
                 f"{name} must be a date such as 2026-11-01 or 2026-11-01T12:30, or a time ago such as 7d, "
                 f"12h, 30m; got {value!r}."
             ) from None
-    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return value.timestamp()
 
 
 @contextmanager
-def open_ledger(place: Location) -> Iterator[Database]:
-    """A ledger for a reader, also one of mild 0.1; raises DataFileError if it cannot be read."""
+def open_ledger(location: Location) -> Iterator[Database]:
+    """A ledger for a reader; raises DataFileError if it cannot be read."""
     try:
-        database = open_database(place, reading=True)
+        database = open_database(location, reading=True)
         try:
             if not database.schema:
                 raise DataFileError(
-                    f"{shown_place(place)} is empty: `mild serve` has not written to it yet."
+                    f"{shown_place(location)} is empty: `mild serve` has not written to it yet."
                 )
             yield database
         finally:
             database.close()
     except DatabaseError as error:
-        raise DataFileError(f"{shown_place(place)} cannot be read as a ledger: {error}.") from error
-
-
-def ledger_columns(
-    database: Database, names: Sequence[str] = COLUMNS
-) -> list[sa.ColumnElement[Any]]:
-    """Columns to select; those of a later version are empty in a ledger that nobody has opened to write."""
-    absent = {
-        name for version, new in NEW_COLUMNS.items() if database.schema < version for name in new
-    }
-    return [sa.null().label(name) if name in absent else decisions.c[name] for name in names]
+        raise DataFileError(
+            f"{shown_place(location)} cannot be read as a ledger: {error}."
+        ) from error
 
 
 def read_blocks(
@@ -109,27 +108,25 @@ def read_blocks(
     for name in columns:
         if name not in COLUMNS:
             raise InvalidInputError(f"a ledger has the columns {', '.join(COLUMNS)}; got {name!r}.")
-    last = sa.tuple_(sa.bindparam("time", type_=sa.Double), sa.bindparam("id", type_=sa.BigInteger))
-    place = (-math.inf if since is None else math.nextafter(since, -math.inf), 2**62)
     table = decisions.c
+    query = sa.select(table.time, table.id, *[table[name] for name in columns])
+    query = query.where(sa.tuple_(table.time, table.id) > _LAST_READ)
+    last_read = {"time": -math.inf, "id": _AFTER_ALL_IDS}
+    if since is not None:
+        last_read["time"] = math.nextafter(since, -math.inf)
+    if until is not None:
+        query = query.where(table.time < until)
+    if where is not None:
+        query = query.where(where)
+    query = query.order_by(table.time, table.id).limit(rows)
     with open_ledger(path) as database:
-        query = (
-            sa.select(table.time, table.id, *ledger_columns(database, columns))
-            .where(
-                sa.tuple_(table.time, table.id) > last,
-                table.time < (math.inf if until is None else until),
-                sa.true() if where is None else where,
-            )
-            .order_by(table.time, table.id)
-            .limit(rows)
-        )
         while True:
             with database.transaction() as connection:
-                found = connection.execute(query, {"time": place[0], "id": place[1]}).all()
-            if not found:
+                block = connection.execute(query, last_read).all()
+            if not block:
                 return
-            place = (found[-1][0], found[-1][1])
-            yield [tuple(row[2:]) for row in found]
+            last_read = {"time": block[-1].time, "id": block[-1].id}
+            yield [tuple(row[2:]) for row in block]
 
 
 def ledger_reader(
@@ -150,5 +147,5 @@ def read_ledger(
 def read_experts(path: Location) -> dict[str, list[str]]:
     """Names of the experts, in their order, by fingerprint of the router."""
     with open_ledger(path) as database, database.transaction() as connection:
-        found = connection.execute(sa.select(routers.c.fingerprint, routers.c.experts)).all()
-    return {fingerprint: json.loads(names) for fingerprint, names in found}
+        rows = connection.execute(sa.select(routers.c.fingerprint, routers.c.experts)).all()
+    return {row.fingerprint: json.loads(row.experts) for row in rows}

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mild.core import abridge
-from mild_gateway.database.engine import make_table, metadata
+from mild_gateway.database.tables import make_table, metadata
 from mild_gateway.experts.replies import storable
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
@@ -105,8 +105,8 @@ class Record:
     """Whether the text is far from the training data; null if not known."""
 
 
-#: Revision of the schema -> the columns that came with it.
-NEW_COLUMNS = {"0005": ("calls",), "0006": ("preferred", "draws", "reported", "features", "novel")}
+#: A draw with a propensity this near to 1 could not have had another result.
+CERTAIN = 1 - 1e-9
 COLUMNS = tuple(column.name for column in fields(Record))
 # What clients and experts wrote.
 _TEXTS = ("key", "asked", "text", "error", "reported")
@@ -120,18 +120,15 @@ def column_of(name: str, annotation: str, key: bool = False) -> sa.Column[Any]:
     return sa.Column(name, _KINDS.get(kind, sa.Text), primary_key=key, nullable=bool(optional))
 
 
-# Nobody answered: such a row may have cost nothing. As text: with a parameter a database would not use
-# the index.
-REFUSED = sa.text("status >= 400")
 # Sequences are texts of JSON, truth values are 0 and 1.
 decisions = sa.Table(
     "decisions",
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-    *(column_of(field.name, str(field.type)) for field in fields(Record)),
+    *[column_of(field.name, str(field.type)) for field in fields(Record)],
     sa.UniqueConstraint("request_id"),
     sa.Index("decisions_by_time", "time", "id"),
-    sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
+    sa.Index("decisions_by_key", "key", "id"),
 )
 # Names behind the probabilities, as JSON.
 routers = make_table(
@@ -161,11 +158,17 @@ def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:
 
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
-    answered = record.attempts and record.outcome != "refused" and record.status < 400
-    text = abridge(record.text) if keep_text and answered and record.text is not None else None
-    asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
-    features = record.features if answered else None
-    return replace(record, asked=asked, error=error, text=text, features=features)
+    shortened = replace(record, asked=record.asked[:_MAX_CHARACTERS])
+    if record.error is not None:
+        shortened.error = record.error[:_MAX_CHARACTERS]
+    is_answered = record.attempts and record.outcome != "refused" and record.status < 400
+    if not is_answered:
+        shortened.features = None
+    if not (is_answered and keep_text):
+        shortened.text = None
+    elif record.text is not None:
+        shortened.text = abridge(record.text)
+    return shortened
 
 
 def as_text(text: str) -> str:
@@ -177,15 +180,27 @@ def as_row(record: Record) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     row = {name: getattr(record, name) for name in COLUMNS}
     for name in _TEXTS:
-        row[name] = row[name] and as_text(row[name])
+        if row[name] is not None:
+            row[name] = as_text(row[name])
     for name in ("probabilities", "draws"):
         if row[name] is not None:
-            words = ("null" if share is None else f"{share:.6g}" for share in row[name])
-            row[name] = "[" + ",".join(words) + "]"
+            row[name] = _shares_as_json(row[name])
     row["streamed"] = int(record.streamed)
-    row["novel"] = None if record.novel is None else int(record.novel)
-    row["calls"] = record.calls and json.dumps(record.calls)
+    if record.novel is not None:
+        row["novel"] = int(record.novel)
+    if record.calls is not None:
+        row["calls"] = json.dumps(record.calls)
     return row
+
+
+def _shares_as_json(shares: Sequence[float | None]) -> str:
+    words = []
+    for share in shares:
+        if share is None:
+            words.append("null")
+        else:
+            words.append(f"{share:.6g}")
+    return f"[{','.join(words)}]"
 
 
 def from_row(row: Sequence[Any]) -> Record:
@@ -196,5 +211,6 @@ def from_row(row: Sequence[Any]) -> Record:
         if isinstance(value, str):
             setattr(record, name, json.loads(value))
     record.streamed = bool(record.streamed)
-    record.novel = None if record.novel is None else bool(record.novel)
+    if record.novel is not None:
+        record.novel = bool(record.novel)
     return record

@@ -69,9 +69,10 @@ class Replay:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild replay --json`` prints."""
-        found = {**asdict(self), "verdict": self.verdict.as_dict()}
-        del found["library"]
-        return found
+        document = asdict(self)
+        del document["library"]
+        document["verdict"] = self.verdict.as_dict()
+        return document
 
     def to_frame(self) -> Any:
         """The estimates, a row per quantity and method."""
@@ -79,11 +80,11 @@ class Replay:
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
-        return [
-            {"quantity": quantity, "method": method, **entry}
-            for quantity, entries in self.estimates.items()
-            for method, entry in entries.items()
-        ]
+        rows = []
+        for quantity, entries in self.estimates.items():
+            for method, entry in entries.items():
+                rows.append({"quantity": quantity, "method": method, **entry})
+        return rows
 
     def __repr__(self) -> str:
         return f"<Replay: {self.verdict.sentence}>"
@@ -168,34 +169,44 @@ def replay(
         raise invalid("ledger", f"must be a file or a postgresql:// URL; got {ledger!r}.")
     if not isinstance(router, (Router, str, os.PathLike)):
         raise invalid("router", f"must be a router or the folder of one; got {router!r}.")
-    loaded = router if isinstance(router, Router) else load(router)
+    if isinstance(router, Router):
+        loaded = router
+    else:
+        loaded = load(router)
     if loaded.cascade is not None:
         raise UnsupportedError(
             "a cascade cannot be replayed, because a ledger does not hold the answers of experts that were "
             "not asked; replay its router without answers (router.direct).",
             parameter="router",
         )
-    target, cost = loaded.info.target, loaded.info.cost
+    target = loaded.info.target
     dropped_mix = None
-    # At a trade-off that meets a target, that is what a dollar is worth to the router.
-    usual = None if target is None else target.t
-    if usual is None and cost is not None:
-        usual = cost.price_weight or 0.0
-    if price_weight not in (None, usual) and loaded.has_prices:
+    own_weight = _own_price_weight(loaded)
+    if price_weight not in (None, own_weight) and loaded.has_prices:
         priced = loaded.with_prices(price_weight=price_weight, in_dollars=True)
         if loaded.mix is not None:
             dropped_mix = priced.info.dropped_mix
         loaded = priced
         target = None
-    now, place = time.time(), ledger_location(ledger)
-    judged = read_scores(feedback, place, id_column)
-    scores, trust = (judged or {}).items(), float(trust_feedback)
-    errors = None if judged is None else {name: 1 - one.score for name, one in scores}
-    weights = {name: trust if one.rate is None else 1 / one.rate for name, one in scores}
-    texts = None if queries is None else read_texts(queries, text_column, id_column)
+    now = time.time()
+    location = ledger_location(ledger)
+    scores = read_scores(feedback, location, id_column)
+    errors: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for request, score in (scores or {}).items():
+        errors[request] = 1 - score.score
+        if score.rate is None:
+            weights[request] = float(trust_feedback)
+        else:
+            weights[request] = 1 / score.rate
+    texts = None
+    if queries is not None:
+        texts = read_texts(queries, text_column, id_column)
+    if price_weight is None:
+        price_weight = own_weight
     left_out: Counter[str] = Counter()
     draws = read_draws(
-        ledger_reader(place),
+        ledger_reader(location),
         left_out,
         texts,
         errors,
@@ -203,16 +214,30 @@ def replay(
         since=moment("since", since, now),
         until=moment("until", until, now),
     )
-    found = replay_draws(
+    estimates = replay_draws(
         draws,
         loaded,
         left_out=left_out,
-        graded=errors is not None,
-        price_weight=usual if price_weight is None else price_weight,
+        graded=scores is not None,
+        price_weight=price_weight,
         explore=explore,
         confidence=confidence,
         seed=random_state,
     )
-    sentence = None if target is None else target.sentence
+    target_sentence = None
+    if target is not None:
+        target_sentence = target.sentence
     library = frame_library(feedback, queries)
-    return Replay(**found, target=sentence, dropped_mix=dropped_mix, library=library)
+    return Replay(**estimates, target=target_sentence, dropped_mix=dropped_mix, library=library)
+
+
+def _own_price_weight(router: Router) -> float | None:
+    """What a dollar is worth to a router, in errors; None if it does not say."""
+    target = router.info.target
+    cost = router.info.cost
+    if target is not None and target.t is not None:
+        # The trade-off that meets the target.
+        return target.t
+    if cost is None:
+        return None
+    return cost.price_weight or 0.0

@@ -4,105 +4,175 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from mild_gateway.database import Address
 from mild_gateway.database.engine import Location, shown_place
-from mild_gateway.ledger.propensities import is_preferred
-from mild_gateway.ledger.reading import ledger_columns, open_ledger
-from mild_gateway.ledger.records import decisions
+from mild_gateway.ledger.reading import open_ledger
+from mild_gateway.ledger.records import decisions, path_of
 from mild_gateway.ledger.store import SUMS, minutes
+from mild_gateway.selection.models import CASCADE
 
-# Rows whose latencies are looked at.
+# Rows whose latencies and cascades are looked at.
 RECENT = 10_000
+
+
+class RecentRow(NamedTuple):
+    """One of the newest rows."""
+
+    latency_ms: float | None
+    propensity: float | None
+    has_text: bool
+    is_pinned: bool
+    price: float | None
+    chosen: str | None
+    preferred: str | None  # of a pinned request, by the request that pinned it
+    calls: str | None
 
 
 def summarize(
     path: Location, since: float | None = None, until: float | None = None
 ) -> dict[str, Any]:
-    """Rows, spend, outcomes and experts over whole minutes; latencies of the newest rows.
+    """Rows, spend, outcomes and experts over whole minutes; latencies and cascades of the newest rows.
 
     It works from the sums per minute: quick, however many rows there are.
     """
-    first = -(2**62) if since is None else math.floor(since / 60)
-    last = 2**62 if until is None else math.ceil(until / 60)
-    sums, row = minutes.c, decisions.c
+    first = -(2**62)
+    if since is not None:
+        first = math.floor(since / 60)
+    last = 2**62
+    if until is not None:
+        last = math.ceil(until / 60)
     with open_ledger(path) as database, database.transaction() as connection:
-
-        def sum_up(*columns: sa.ColumnElement[Any]) -> sa.CursorResult[Any]:
-            # PostgreSQL sums whole numbers as decimals.
-            added = [sa.cast(sa.func.sum(sums[k]), sums[k].type).label(k) for k in SUMS]
-            span = sa.func.min(sums.minute).label("start"), sa.func.max(sums.minute).label("end")
-            within = sa.and_(sums.minute >= first, sums.minute < last)
-            query = sa.select(*columns, *added, *span).where(within).group_by(*columns)
-            return connection.execute(query.order_by(sa.desc("requests")))
-
-        if isinstance(path, Address):
-            size = connection.scalar(sa.text("SELECT pg_total_relation_size('mild.decisions')"))
-        else:
-            size = Path(path).stat().st_size
-        total = sum_up().one()
-        outcomes, experts = sum_up(sums.outcome).all(), sum_up(sums.expert).all()
-        recent = connection.execute(
-            sa.select(
-                row.latency_ms,
-                row.propensity,
-                row.text.is_not(None),
-                row.pinned_by.is_not(None),
-                *ledger_columns(database, ["chosen", "preferred", "probabilities"]),
-            )
-            .where(row.time >= first * 60.0, row.time < last * 60.0)
-            .order_by(row.time.desc())
-            .limit(RECENT)
-        ).all()
-    latencies = sorted(line[0] for line in recent if line[0] is not None)
-    drawn = [line for line in recent if line[1] is not None]
-    # Rows before schema 0006 do not say what was preferred; their probability does.
-    others = [
-        not is_preferred(line.propensity, _able(line.probabilities))
-        if line.preferred is None
-        else line.chosen != line.preferred
-        for line in drawn
-    ]
-    return {
+        size = _size(connection, path)
+        total = _sums(connection, first, last).one()
+        outcomes = _sums(connection, first, last, minutes.c.outcome).all()
+        experts = _sums(connection, first, last, minutes.c.expert).all()
+        rows = _recent_rows(connection, first, last)
+    document: dict[str, Any] = {
         "path": shown_place(path),
         "bytes": size,
         "requests": total.requests or 0,
         "dollars": total.price or 0.0,
-        "first": None if total.start is None else total.start * 60,
-        "last": None if total.end is None else total.end * 60 + 60,
+        "first": None,
+        "last": None,
         "outcomes": {line.outcome: line.requests for line in outcomes},
-        "experts": {
-            line.expert: {
+        "experts": {},
+        "recent": _recent_document(rows),
+        "cascade": _cascade_document(rows),
+    }
+    if total.start is not None:
+        document["first"] = total.start * 60
+        document["last"] = total.end * 60 + 60
+    for line in experts:
+        if line.expert:
+            document["experts"][line.expert] = {
                 "requests": line.requests,
                 "dollars": line.price,
                 "tokens_in": line.tokens_in,
                 "tokens_out": line.tokens_out,
                 "mean_latency_ms": line.latency_ms / max(line.requests, 1),
             }
-            for line in experts
-            if line.expert
-        },
-        "recent": {
-            "rows": len(recent),
-            "latency_ms_p50": quantile(latencies, 0.5),
-            "latency_ms_p95": quantile(latencies, 0.95),
-            "routed": len(drawn),
-            # Drawn with exploration on, whichever expert it was.
-            "explored_share": sum(line[1] < 1 for line in drawn) / len(drawn) if drawn else None,
-            "not_preferred_share": sum(others) / len(others) if others else None,
-            "with_text": sum(line[2] for line in recent),
-            "pinned": sum(line[3] for line in recent),
-        },
+    return document
+
+
+def _size(connection: sa.Connection, path: Location) -> int:
+    """Bytes of the ledger."""
+    if isinstance(path, Address):
+        query = sa.text("SELECT pg_total_relation_size('mild.decisions')")
+        return int(connection.scalar(query) or 0)
+    return Path(path).stat().st_size
+
+
+def _sums(
+    connection: sa.Connection, first: int, last: int, *columns: sa.ColumnElement[Any]
+) -> sa.CursorResult[Any]:
+    """Sums over minutes, from the first until before the last, by these columns; most requests first."""
+    sums = minutes.c
+    selected: list[sa.ColumnElement[Any]] = list(columns)
+    for name in SUMS:
+        # PostgreSQL sums whole numbers as decimals.
+        selected.append(sa.cast(sa.func.sum(sums[name]), sums[name].type).label(name))
+    selected.append(sa.func.min(sums.minute).label("start"))
+    selected.append(sa.func.max(sums.minute).label("end"))
+    query = sa.select(*selected).where(sums.minute >= first, sums.minute < last)
+    return connection.execute(query.group_by(*columns).order_by(sa.desc("requests")))
+
+
+def _recent_rows(connection: sa.Connection, first: int, last: int) -> list[RecentRow]:
+    row = decisions.c
+    # A pinned request follows the decision of another one.
+    pinning = decisions.alias()
+    query = (
+        sa.select(
+            row.latency_ms,
+            row.propensity,
+            row.text.is_not(None),
+            row.pinned_by.is_not(None),
+            row.price,
+            row.chosen,
+            sa.func.coalesce(row.preferred, pinning.c.preferred),
+            row.calls,
+        )
+        .select_from(decisions.outerjoin(pinning, pinning.c.request_id == row.pinned_by))
+        .where(row.time >= first * 60.0, row.time < last * 60.0)
+        .order_by(row.time.desc())
+        .limit(RECENT)
+    )
+    return [RecentRow(*values) for values in connection.execute(query)]
+
+
+def _recent_document(rows: Sequence[RecentRow]) -> dict[str, Any]:
+    latencies = sorted(row.latency_ms for row in rows if row.latency_ms is not None)
+    drawn = [row for row in rows if row.propensity is not None]
+    explored_share = None
+    not_preferred_share = None
+    if drawn:
+        # Drawn with exploration on, whichever expert it was.
+        explored_share = sum((row.propensity or 0.0) < 1 for row in drawn) / len(drawn)
+        not_preferred_share = sum(row.chosen != row.preferred for row in drawn) / len(drawn)
+    return {
+        "rows": len(rows),
+        "latency_ms_p50": quantile(latencies, 0.5),
+        "latency_ms_p95": quantile(latencies, 0.95),
+        "routed": len(drawn),
+        "explored_share": explored_share,
+        "not_preferred_share": not_preferred_share,
+        "with_text": sum(row.has_text for row in rows),
+        "pinned": sum(row.is_pinned for row in rows),
     }
 
 
-def _able(probabilities: str | None) -> int:
-    """Number of experts that could serve the request; 2 where it is not known."""
-    return sum(share is not None for share in json.loads(probabilities or "[]")) or 2
+def _cascade_document(rows: Sequence[RecentRow]) -> dict[str, Any] | None:
+    """Requests to a cascade by the path that they took, most frequent first; None if there are none.
+
+    A path names the experts of each step that was asked, as in the header ``x-mild-path``.
+    """
+    paths: dict[str, dict[str, Any]] = {}
+    n_escalated = 0
+    n_requests = 0
+    for row in rows:
+        if row.chosen != CASCADE or row.calls is None:
+            continue
+        calls = json.loads(row.calls)
+        n_requests += 1
+        n_escalated += any((call.get("step") or 0) > 1 for call in calls)
+        path = path_of((call.get("step") or 0, call["expert"]) for call in calls)
+        entry = paths.setdefault(path, {"requests": 0, "dollars": 0.0})
+        entry["requests"] += 1
+        entry["dollars"] += row.price or 0.0
+    if not n_requests:
+        return None
+    most_frequent_first = sorted(paths, key=lambda path: (-paths[path]["requests"], path))
+    return {
+        "requests": n_requests,
+        "escalated_share": n_escalated / n_requests,
+        "paths": {path: paths[path] for path in most_frequent_first},
+    }
 
 
 def quantile(ordered: list[float], share: float) -> float | None:

@@ -16,7 +16,8 @@ from mild_gateway.database import DatabaseError, InvalidRowError
 from mild_gateway.database.engine import shown_place
 from mild_gateway.ledger.feedback import Feedback, write_feedback
 from mild_gateway.ledger.records import Record, shorten_record
-from mild_gateway.ledger.store import LedgerStore, Retention
+from mild_gateway.ledger.retention import Retention
+from mild_gateway.ledger.store import LedgerStore
 
 logger = logging.getLogger("mild_gateway.ledger")
 
@@ -57,13 +58,16 @@ class LedgerWriter:
         max_waiting_bytes: int = WAITING_BYTES,
     ) -> None:
         self.path = settings.path
-        self.dropped = self.written = self.waiting_bytes = 0
+        self.dropped = 0
+        self.written = 0
+        self.waiting_bytes = 0
         self.trouble: str | None = None
         self.published: Mapping[str, Any] | None = None
         self._keep_text = settings.keep_text
         self._retention = Retention(settings.keep_days, settings.max_bytes)
-        self._names = list(expert_names)
+        # Names of the experts by fingerprint of the router, and those of the newest router.
         self._experts: dict[str, Sequence[str]] = {}
+        self._newest_experts: Sequence[str] = list(expert_names)
         self._clock = clock
         self._max_waiting_bytes = max_waiting_bytes
         # Of the bytes that wait; appending to and taking from a deque need none.
@@ -73,7 +77,8 @@ class LedgerWriter:
         self._wake = threading.Event()
         self._closing = False
         self._store: LedgerStore | None = None
-        self._reported = 0.0
+        self._next_report = 0.0
+        self._is_trouble_logged = False
         self._thread: threading.Thread | None = None
 
     @property
@@ -83,8 +88,11 @@ class LedgerWriter:
 
     def state(self) -> dict[str, Any]:
         """How the writer is, ready for JSON."""
+        path = None
+        if self.path is not None:
+            path = shown_place(self.path)
         return {
-            "path": None if self.path is None else shown_place(self.path),
+            "path": path,
             "written": self.written,
             "waiting": self.waiting,
             "waiting_bytes": self.waiting_bytes,
@@ -128,7 +136,8 @@ class LedgerWriter:
 
     def register(self, fingerprint: str, expert_names: Sequence[str]) -> None:
         """Names of a router's experts, in its order, before its first record."""
-        self._experts[fingerprint] = self._names = list(expert_names)
+        self._newest_experts = list(expert_names)
+        self._experts[fingerprint] = self._newest_experts
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until everything that was taken is written; False if the time was not enough."""
@@ -149,98 +158,117 @@ class LedgerWriter:
         self._wake.set()
         self._thread.join(max(timeout, PATIENCE))
         self._thread = None
-        if left := self.waiting:
-            self.dropped += left
-            rows = "1 row was" if left == 1 else f"{left:,} rows were"
+        if self.waiting:
+            self.dropped += self.waiting
+            rows = "1 row was" if self.waiting == 1 else f"{self.waiting:,} rows were"
             logger.warning("%s not written to the ledger: %s.", rows, self.trouble)
 
+    # The rest runs in the thread.
+
     def _run(self) -> None:
-        told = False
         while not self._closing:
             self._wake.wait(INTERVAL)
             self._wake.clear()
             try:
                 self._work()
-                self.trouble = None
-                if told:
-                    told = False
-                    logger.warning("the ledger can be written again.")
+                self._recover()
             except Exception as error:
                 # Whatever it is: without this thread no row would ever be written again.
-                self.trouble = str(error)
-                if not told and not self._closing:
-                    told = True
-                    reason = self.trouble.rstrip(".")
-                    logger.warning("the ledger cannot be written: %s; rows wait in memory.", reason)
-                # It is opened anew, perhaps another file of that name.
-                self._disconnect()
-                if not self._closing:
-                    self._wake.wait(REST)
+                self._fail(error)
         if self._store is not None and self.published is not None:
             with suppress(DatabaseError):
                 self._store.retire()
         self._disconnect()
 
+    def _recover(self) -> None:
+        self.trouble = None
+        if self._is_trouble_logged:
+            self._is_trouble_logged = False
+            logger.warning("the ledger can be written again.")
+
+    def _fail(self, error: Exception) -> None:
+        self.trouble = str(error)
+        self._disconnect()
+        if self._closing:
+            return
+        if not self._is_trouble_logged:
+            self._is_trouble_logged = True
+            reason = self.trouble.rstrip(".")
+            logger.warning("the ledger cannot be written: %s; rows wait in memory.", reason)
+        self._wake.wait(REST)
+
     def _work(self) -> None:
         """Everything that is due, in short transactions."""
         assert self.path is not None
-        if self._store is not None and self._store.database.is_gone():
-            place = shown_place(self.path)
-            logger.warning("the ledger %s was deleted or replaced; it is created anew.", place)
-            self._disconnect()
         if self._store is None:
             self._store = LedgerStore(self.path, PATIENCE)
-            # Before the first row of this process, whose time may be wrong.
-            self._retention.watch(self._store, self._clock())
         store = self._store
         while self._queue or self._batch:
             # A batch that could not be written is taken again.
             while self._queue and len(self._batch) < BATCH:
                 self._batch.append(self._queue.popleft())
-            count = len(self._batch)
+            n_rows = len(self._batch)
             self._append(store)
-            self._retention.sweep(store, self._clock(), count)
-        now = self._clock()
-        if self.published is not None and not 0 <= now - self._reported < HEARTBEAT:
-            store.publish(now, {**self.published, "ledger": self.state()})
-            self._reported = now
+            self._retention.sweep(store, self._clock(), n_rows)
+        self._report(store)
         # While nothing waits there is time for more portions.
-        while not self._queue and not self._closing and self._retention.sweep(store, now, 0):
+        while not self._queue and not self._closing:
+            if not self._retention.sweep(store, self._clock(), 0):
+                break
             self._wake.wait(BREATH)
+
+    def _report(self, store: LedgerStore) -> None:
+        """Say about once a second how this process is."""
+        if self.published is None or time.monotonic() < self._next_report:
+            return
+        store.publish(self._clock(), {**self.published, "ledger": self.state()})
+        self._next_report = time.monotonic() + HEARTBEAT
 
     def _append(self, store: LedgerStore) -> None:
         """Write the batch; where a record does not fit, the others one by one."""
         size = len(self._batch)
         while self._batch:
-            some = self._batch[:size]
-            records = [one for one in some if isinstance(one, Record)]
-            experts = {one.router: self._experts.get(one.router, self._names) for one in records}
+            portion = self._batch[:size]
             try:
-                if records:
-                    store.append(records, experts)
-                if scores := [one for one in some if isinstance(one, Feedback)]:
-                    write_feedback(store.database, scores)
-                self.written += len(records)
-                # Before the rows leave the queue: whoever waits for them finds no old trouble.
-                self.trouble = None
+                self._write(store, portion)
             except _INVALID:
                 if size > 1:
                     size = 1
                     continue
                 self.dropped += 1
             with self._lock:
-                self.waiting_bytes -= sum(map(_bytes_of, some))
+                self.waiting_bytes -= sum(map(_bytes_of, portion))
             # Only now: if the ledger fails in between, the rest is tried again.
-            del self._batch[: len(some)]
+            del self._batch[: len(portion)]
+
+    def _write(self, store: LedgerStore, portion: Sequence[Record | Feedback]) -> None:
+        records = [entry for entry in portion if isinstance(entry, Record)]
+        scores = [entry for entry in portion if isinstance(entry, Feedback)]
+        if records:
+            experts = {}
+            for record in records:
+                experts[record.router] = self._experts.get(record.router, self._newest_experts)
+            store.append(records, experts)
+        if scores:
+            write_feedback(store.database, scores)
+        self.written += len(records)
+        # Before the rows leave the queue: whoever waits for them finds no old trouble.
+        self.trouble = None
 
     def _disconnect(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store.close()
+        if self._store is not None:
+            self._store.close()
+            self._store = None
 
 
-def _bytes_of(record: Record | Feedback) -> int:
-    if isinstance(record, Feedback):
+def _bytes_of(entry: Record | Feedback) -> int:
+    """Bytes in memory, about."""
+    if isinstance(entry, Feedback):
         return RECORD_BYTES
-    texts = sum(sys.getsizeof(text) for text in (record.text, record.features) if text)
-    return RECORD_BYTES * (1 + len(record.calls or ())) + texts
+    n_bytes = RECORD_BYTES
+    if entry.calls is not None:
+        n_bytes += RECORD_BYTES * len(entry.calls)
+    for text in (entry.text, entry.features):
+        if text is not None:
+            n_bytes += sys.getsizeof(text)
+    return n_bytes

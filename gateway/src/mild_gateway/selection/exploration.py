@@ -1,12 +1,14 @@
 """Whom exploration asks, and how often, with ``explore = "auto"``: by how sure the router is.
 
 An expert's expected cost is known up to a standard error. ``doubt`` is the probability that the expert of
-least cost is another one than the preferred. That share of the requests is explored, at least ``LEAST`` and
-at most ``explore_max``; it falls as the intervals become narrow. Half of them go to the choice of the
-candidate, the router that ``mild learn`` has trained and not yet promoted, where it decides otherwise; the
-rest goes to each expert by the probability that it is the best. The same holds for dollars: what is
-expected to be spent on exploration never exceeds ``explore_max`` of what is expected to be spent. All
-probabilities are computed before the draw, so the ones that are logged are exact.
+least cost is another one than the preferred. That share of the requests is explored, at least
+``MIN_EXPLORE`` and at most ``explore_max``; it falls as the intervals become narrow. Half of them go to the
+choice of the candidate, the router that ``mild learn`` has trained and not yet promoted, where it decides
+otherwise; the rest goes to each expert by the probability that it is the best. More than ``MIN_EXPLORE`` is
+explored only while what is expected to be spent on exploration is at most ``explore_max`` of what is
+expected to be spent in all. ``MIN_EXPLORE`` itself does not depend on dollars: beside an expert that costs
+nothing, nothing else would ever be tried. All probabilities are computed before the draw, so the ones that
+are logged are exact.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from mild.artifact import Router, RouterInfo
-from mild.core import FloatArray
+from mild.core import FloatArray, IntArray
 
 # Share of the requests that is explored however sure the router is: drift would not be seen otherwise.
-LEAST = 0.02
+MIN_EXPLORE = 0.02
 # Of the explored requests, those that go to the candidate's choice.
 CANDIDATE_SHARE = 0.5
 # Draws of the costs from which probabilities are computed. They are fixed: equal requests, equal numbers.
@@ -29,15 +31,23 @@ _DRAWS = 256
 class AutoExploration:
     """Probabilities of experts for each request of one router, perhaps with a candidate beside it."""
 
-    def __init__(self, router: Router, candidate: Router | None, most: float) -> None:
-        self._candidate = None if candidate is None else candidate.direct.policy
+    def __init__(self, router: Router, candidate: Router | None, explore_max: float) -> None:
         self._n_experts = router.n_experts
-        errors = standard_errors((candidate or router).info, router.expert_names)
-        draws = np.random.default_rng(0).standard_normal((_DRAWS, router.n_experts))
-        self._noise = None if errors is None else draws * errors
-        self._most = most
+        self._explore_max = explore_max
+        self._explore_min = min(MIN_EXPLORE, explore_max)
+        info = router.info
+        self._candidate = None
+        if candidate is not None:
+            info = candidate.info
+            self._candidate = candidate.direct.policy
+        self._noise = None
+        errors = standard_errors(info, router.expert_names)
+        if errors is not None:
+            draws = np.random.default_rng(0).standard_normal((_DRAWS, router.n_experts))
+            self._noise = draws * errors
         # Dollars that were expected to be spent, in all and on exploration.
-        self._dollars = self._explored_dollars = 0.0
+        self._dollars = 0.0
+        self._explored_dollars = 0.0
 
     def probabilities(
         self,
@@ -57,44 +67,54 @@ class AutoExploration:
         features : of the text
         dollars : what each expert is expected to take for the request; None if that is not known
         """
+        if len(able) == 1:
+            certain = np.zeros(self._n_experts)
+            certain[best] = 1.0
+            return certain.tolist()
         among = np.array(sorted(able))
-        others = np.zeros(self._n_experts)
-        if len(among) == 1:
-            others[best] = 1.0
-            return others.tolist()
-        choice = best
+        candidate_choice = best
         if self._candidate is not None and features is not None:
-            found = self._candidate.decide(features[None, : self._candidate.n_columns])
-            costs = None if found.costs is None else found.costs[0]
-            choice = int(among[np.argmax(found.values[0][among])])
+            decision = self._candidate.decide(features[None, : self._candidate.n_columns])
+            candidate_choice = int(among[np.argmax(decision.values[0][among])])
+            costs = None
+            if decision.costs is not None:
+                costs = decision.costs[0]
+        others, doubt = self._doubt(best, among, costs)
+        share = max(doubt, self._explore_min)
+        if candidate_choice != best:
+            share = self._explore_max
+            others *= 1 - CANDIDATE_SHARE
+            others[candidate_choice] += CANDIDATE_SHARE
+        share = min(share, self._explore_max)
+        if dollars is not None:
+            share = self._affordable(share, dollars[best], float(others @ np.asarray(dollars)))
+        shares = share * others
+        shares[best] += 1 - share
+        return shares.tolist()
+
+    def _doubt(
+        self, best: int, among: IntArray, costs: Sequence[float] | FloatArray | None
+    ) -> tuple[FloatArray, float]:
+        """Shares (p,) of the others in what is explored; probability that one of them is the best."""
+        others = np.zeros(self._n_experts)
         doubt = 0.0
         if self._noise is not None and costs is not None:
-            drawn = np.asarray(costs)[among] + self._noise[:, among]
-            others[among] = np.bincount(drawn.argmin(axis=1), minlength=len(among)) / _DRAWS
+            drawn_costs = np.asarray(costs)[among] + self._noise[:, among]
+            times_best = np.bincount(drawn_costs.argmin(axis=1), minlength=len(among))
+            others[among] = times_best / _DRAWS
             doubt = 1 - others[best]
         others[best] = 0.0
         if doubt <= 0:
             others[among] = among != best
-        others /= others.sum()
-        wanted = doubt
-        if choice != best:
-            wanted = self._most
-            others *= 1 - CANDIDATE_SHARE
-            others[choice] += CANDIDATE_SHARE
-        share = min(max(wanted, LEAST), self._most)
-        if dollars is not None:
-            share = self._affordable(share, dollars[best], float(others @ np.asarray(dollars)))
-        others *= share
-        others[best] += 1 - share
-        return others.tolist()
+        return others / others.sum(), float(doubt)
 
     def _affordable(self, share: float, preferred: float, explored: float) -> float:
         """The share, or as much of it as the dollars allow; counts what is expected to be spent."""
-        most = self._most
-        allowed = most * (self._dollars + preferred) - self._explored_dollars
-        needed = explored * (1 - most) + most * preferred
+        allowed = self._explore_max * (self._dollars + preferred) - self._explored_dollars
+        needed = explored * (1 - self._explore_max) + self._explore_max * preferred
         if needed > 0:
-            share = min(share, max(allowed, 0.0) / needed)
+            affordable = max(allowed, 0.0) / needed
+            share = min(share, max(affordable, self._explore_min))
         self._explored_dollars += share * explored
         self._dollars += (1 - share) * preferred + share * explored
         return share
@@ -102,10 +122,16 @@ class AutoExploration:
 
 def standard_errors(info: RouterInfo, expert_names: Sequence[str]) -> FloatArray | None:
     """(p,) standard errors of the experts' mean costs: those of learning, or of a table's mean scores."""
-    known, scores = info.standard_errors or {}, info.mean_scores or {}
-    if not known and (not scores or info.table is None):
+    learned = info.standard_errors or {}
+    scores = info.mean_scores or {}
+    if not learned and (not scores or info.table is None):
         return None
-    means = np.array([scores.get(name, 0.5) for name in expert_names])
-    rows = 1 if info.table is None else info.table.rows
-    of_table = np.sqrt(np.maximum(means * (1 - means), 0.02) / rows)
-    return np.array([known.get(*one) for one in zip(expert_names, of_table, strict=True)])
+    n_rows = 1
+    if info.table is not None:
+        n_rows = info.table.rows
+    errors = []
+    for name in expert_names:
+        mean = scores.get(name, 0.5)
+        error_of_table = np.sqrt(max(mean * (1 - mean), 0.02) / n_rows)
+        errors.append(learned.get(name, error_of_table))
+    return np.array(errors)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mild_gateway.experts.translation.fields import cut_short
 from mild_gateway.refusals import Refusal
 
-ROUTER_MODEL, DIRECT_MODEL = "mild", "mild-direct"
+ROUTER_MODEL = "mild"
+DIRECT_MODEL = "mild-direct"
+# Of the demo, whose model ``mild`` asks one expert.
+CASCADE_MODEL = "mild-cascade"
 # What the ledger says was chosen where a cascade decided.
 CASCADE = "cascade"
 _PREFIX = "router-mild-"
@@ -38,11 +41,33 @@ def configured_name(name: str) -> str:
     ('small', 'small')
     """
     base, _, number = name.rpartition("#")
-    return base if base and number.isdecimal() else name
+    if base and number.isdecimal():
+        return base
+    return name
 
 
-def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequest:
+def without_endpoint(names: Sequence[str], configured: Collection[str]) -> list[str]:
+    """Those of a router's experts that no configured expert answers for.
+
+    >>> without_endpoint(["small", "small#2", "large"], ["small"])
+    ['large']
+    """
+    return [name for name in names if configured_name(name) not in configured]
+
+
+def router_models(cascade_by_name: bool) -> list[str]:
+    """Names of the models that the router decides for."""
+    if cascade_by_name:
+        return [ROUTER_MODEL, CASCADE_MODEL, DIRECT_MODEL]
+    return [ROUTER_MODEL, DIRECT_MODEL]
+
+
+def read_model(
+    model: object, experts: Sequence[str], weighs: bool, cascade_by_name: bool = False
+) -> ModelRequest:
     """Read the name of a model: ``mild``, ``mild-direct``, ``router-mild-<t>`` or an expert's own.
+
+    With ``cascade_by_name``, only ``mild-cascade`` asks the router's cascade.
 
     Refusal 400 if it is no text or t no number, 404 if nobody has that name.
 
@@ -52,22 +77,28 @@ def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequ
     (ModelRequest(expert=None, price_weight=0.5, direct=False), 'small')
     """
     if model == ROUTER_MODEL:
+        return ModelRequest(direct=cascade_by_name)
+    if model == CASCADE_MODEL and cascade_by_name:
         return ModelRequest()
     if model == DIRECT_MODEL:
         return ModelRequest(direct=True)
     if not isinstance(model, str) or not model:
-        said = "It is missing." if model is None else "It is not a string."
-        raise Refusal(
-            400, f"The request must name a model. {said}", code="model_missing", param="model"
-        )
+        problem = "It is not a string."
+        if model is None:
+            problem = "It is missing."
+        message = f"The request must name a model. {problem}"
+        raise Refusal(400, message, code="model_missing", param="model")
     if model in experts:
         return ModelRequest(expert=model)
     if model.startswith(_PREFIX):
         return ModelRequest(price_weight=_weight(model.removeprefix(_PREFIX)))
-    known = [ROUTER_MODEL, DIRECT_MODEL, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
+    names = router_models(cascade_by_name)
+    if weighs:
+        names.append(f"{_PREFIX}<t>")
+    names.extend(experts)
     raise Refusal(
         404,
-        f"There is no model {cut_short(model)!r}. Valid names: {', '.join(known)}.",
+        f"There is no model {cut_short(model)!r}. Valid names: {', '.join(names)}.",
         code="model_not_found",
         param="model",
     )

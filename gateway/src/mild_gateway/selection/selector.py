@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -16,10 +17,18 @@ from mild_gateway.config import RoutingSettings
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.prices import Usage, asked_answers, tokens_in_bytes
 from mild_gateway.refusals import Refusal
-from mild_gateway.selection.exploration import LEAST, AutoExploration
-from mild_gateway.selection.models import CASCADE, ModelRequest, configured_name
+from mild_gateway.selection.exploration import MIN_EXPLORE, AutoExploration
+from mild_gateway.selection.models import CASCADE, ModelRequest, configured_name, without_endpoint
 from mild_gateway.selection.needs import answer_formats, missing_of, request_needs
-from mild_gateway.selection.sessions import Pin, Session, Sessions, sent_before
+from mild_gateway.selection.sessions import (
+    CACHE_SECONDS,
+    Pin,
+    Session,
+    Sessions,
+    sent_before,
+)
+
+_logger = logging.getLogger(__name__)
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
@@ -42,7 +51,7 @@ class Scores(NamedTuple):
     features: FloatArray | None = None
 
 
-class Climb(NamedTuple):
+class CascadePlan(NamedTuple):
     """How a cascade serves one request."""
 
     policy: CascadePolicy
@@ -51,8 +60,10 @@ class Climb(NamedTuple):
 
     def first_step(self) -> tuple[int, ...]:
         """Experts that are asked first, at the same time; none where nobody can be asked."""
-        found = self.policy.next(self.features, dict.fromkeys(self.skipped))
-        return found.experts if isinstance(found, Ask) else ()
+        next_move = self.policy.next(self.features, dict.fromkeys(self.skipped))
+        if not isinstance(next_move, Ask):
+            return ()
+        return next_move.experts
 
 
 class Selection(NamedTuple):
@@ -66,17 +77,26 @@ class Selection(NamedTuple):
     expected: dict[str, float] | None = None  # cost by name; None where the router knows none
     pinned_by: bytes | None = None  # twelve bytes, the request whose decision is followed
     explored: bool = False
-    climb: Climb | None = None
+    cascade_plan: CascadePlan | None = None
     features: FloatArray | None = None  # of the text
     preferred: str | None = None  # what the router would choose without exploration, or "cascade"
     draws: list[float] | None = None  # probability of each expert to be drawn
 
 
+class _WaitingText(NamedTuple):
+    """A text that is to be scored, and the future that gets its scores."""
+
+    text: str
+    price_weight: float | None
+    future: asyncio.Future[Scores]
+
+
 class ExpertSelector:
     """Selects experts with one router; MildError if it has no text step, or takes no other price weight.
 
-    ``names`` are those of its experts, in its order; ``fixed`` says why another price weight is refused,
-    None if it is not. Of a ``cascade``, ``whole`` is the router, and ``router`` decides without answers.
+    ``names`` are those of its experts, in its order; ``fixed_weight_reason`` says why another price weight
+    is refused, None if it is not. ``full_router`` is the router with its cascade, if it has one;
+    ``router`` decides without answers.
     """
 
     def __init__(
@@ -94,50 +114,71 @@ class ExpertSelector:
         if self.cascade is not None:
             # For structured output, whatever the cascade has learned from.
             self._json_cascade = self.cascade.with_answer_kind("json")
-        self.whole, router = router, router.direct
-        self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
-        router.features([""])  # a router without a text step says so here
-        self.names = list(router.expert_names)
+        self.full_router = router
+        direct = router.direct
+        self.router = direct.with_prices(price_weight=routing.price_weight, in_dollars=True)
+        direct.features([""])  # a router without a text step says so here
+        self.names = list(direct.expert_names)
         self._on_novel: int | None = None
         if routing.on_novel is not None:
-            router.is_novel([""])  # a router that does not know what is novel says so here
+            direct.is_novel([""])  # a router that does not know what is novel says so here
             self._on_novel = self.names.index(match_expert(routing.on_novel, self.names))
-        self.fixed: str | None = None
+        self.fixed_weight_reason: str | None = None
         try:
-            router.with_prices(price_weight=1.0, in_dollars=True)
+            direct.with_prices(price_weight=1.0, in_dollars=True)
         except MildError as error:
-            self.fixed = str(error)
+            self.fixed_weight_reason = str(error)
         # The router, perhaps under another price weight.
-        self.at_weight = lru_cache(maxsize=64)(
-            lambda weight: (
-                self.router if weight is None else self.router.with_prices(price_weight=weight)
-            )
-        )
+        self.at_weight = lru_cache(maxsize=64)(self._with_weight)
         # Of the text step, for features in the ledger.
-        self.features_tag = "" if router.text is None else features_tag(router.text, self.whole.mix)
-        self._waiting: list[tuple[str, float | None, asyncio.Future[Scores]]] = []
+        self.features_tag = ""
+        if direct.text is not None:
+            self.features_tag = features_tag(direct.text, router.mix)
+        self._waiting: list[_WaitingText] = []
         self._routing = routing
         self._sessions = sessions
-        self._experts = {expert.name: expert for expert in experts}
-        self._fallbacks = [expert for expert in experts if expert.role == "fallback"]
-        kept_back = {expert.name for expert in self._fallbacks}
-        # Another call of the same expert is no other choice.
-        self._candidates = [
-            k
-            for k, name in enumerate(self.names)
-            if name not in kept_back and name == configured_name(name)
-        ]
         # Units of the router's costs per dollar; None if the router does not say.
-        self._price_weight = router.info.price_weight
+        self._price_weight = direct.info.price_weight
         if routing.price_weight is not None:
             self._price_weight = routing.price_weight
         self._random = random.Random(seed)
+        self._take_experts(experts)
         # None for a share that does not depend on the request.
         self._auto: AutoExploration | None = None
         if routing.explore == "auto":
             self._auto = AutoExploration(
-                self.router, self._tried_out(candidate), routing.explore_max
+                self.router, self._comparable(candidate), routing.explore_max
             )
+
+    def _take_experts(self, experts: Sequence[Expert]) -> None:
+        """Note which experts of the router have an endpoint, and which of them may be chosen."""
+        self._experts = {expert.name: expert for expert in experts}
+        self._fallback_names = []
+        for expert in experts:
+            if expert.role == "fallback":
+                self._fallback_names.append(expert.name)
+        # Without settings nobody knows who has an endpoint, and all are asked.
+        absent = []
+        if experts:
+            absent = without_endpoint(self.names, self._experts)
+        if absent:
+            _logger.warning("The router decides without %s: no endpoint.", ", ".join(absent))
+        self._present: set[int] = set()
+        self._candidates: list[int] = []
+        for k, name in enumerate(self.names):
+            if name in absent:
+                continue
+            self._present.add(k)
+            # Another call of the same expert is no other choice.
+            if name not in self._fallback_names and name == configured_name(name):
+                self._candidates.append(k)
+        # Cascades without the experts that have no endpoint, by the id of the whole one.
+        self._present_cascades: dict[int, CascadePolicy | None] = {}
+
+    def _with_weight(self, price_weight: float | None) -> Router:
+        if price_weight is None:
+            return self.router
+        return self.router.with_prices(price_weight=price_weight)
 
     def score(self, text: str, price_weight: float | None = None) -> Scores:
         """Score every expert for one text, perhaps under another price weight."""
@@ -151,59 +192,86 @@ class ExpertSelector:
             novel = self.router.is_novel(texts, X).tolist()
         scores: dict[int, Scores] = {}
         for weight in set(weights):
-            rows = [i for i, one in enumerate(weights) if one == weight]
-            part = X if len(rows) == len(texts) else X[rows]
+            rows = [row for row, row_weight in enumerate(weights) if row_weight == weight]
             router = self.at_weight(weight)
-            found = router.decide_features(router.own_columns(part))
-            shares, values = found.probabilities.tolist(), found.values.tolist()
-            costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
-            for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):
-                first = self._on_novel if novel[i] and self._on_novel is not None else best
-                # The choice, then the others by the value that the choice maximises.
-                order = sorted(range(len(self.names)), key=lambda k: (k != first, -values[row][k]))
-                row_scores = shares[row], costs[row], values[row]
-                scores[i] = Scores(first, order, *row_scores, novel[i], X[i])
-        return [scores[i] for i in range(len(texts))]
+            decisions = router.decide_features(router.own_columns(X[rows]))
+            for index, row in enumerate(rows):
+                costs = None
+                if decisions.costs is not None:
+                    costs = decisions.costs[index].tolist()
+                scores[row] = self._scores(
+                    best=int(decisions.chosen[index]),
+                    probabilities=decisions.probabilities[index].tolist(),
+                    values=decisions.values[index].tolist(),
+                    costs=costs,
+                    novel=novel[row],
+                    features=X[row],
+                )
+        return [scores[row] for row in range(len(texts))]
+
+    def _scores(
+        self,
+        best: int,
+        probabilities: list[float | None],
+        values: list[float],
+        costs: list[float] | None,
+        novel: bool,
+        features: FloatArray,
+    ) -> Scores:
+        """The scores of one text; the expert for novel texts is chosen if it is one."""
+        first = best
+        if novel and self._on_novel is not None:
+            first = self._on_novel
+        # The choice, then the others by the value that the choice maximises.
+        order = sorted(range(len(self.names)), key=lambda k: (k != first, -values[k]))
+        return Scores(first, order, probabilities, costs, values, novel, features)
 
     def _features(self, texts: Sequence[str]) -> FloatArray:
         """Features of texts, with their draws where the router is a mix."""
         if len(texts) == 1:
-            return self.whole.features_one(texts[0])[None]
-        return self.whole.features(texts)
+            return self.full_router.features_one(texts[0])[None]
+        return self.full_router.features(texts)
 
     async def score_soon(self, text: str, price_weight: float | None = None) -> Scores:
         """Score one text, together with those that arrive in the same two rounds of the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Scores] = loop.create_future()
-        self._waiting.append((text, price_weight, future))
+        self._waiting.append(_WaitingText(text, price_weight, future))
         if len(self._waiting) == 1:
             loop.call_soon(loop.call_soon, self._score_waiting)
         return await future
 
     def _score_waiting(self) -> None:
-        taken, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
+        batch: list[_WaitingText] = []
+        texts = []
+        weights = []
+        for waiting in self._waiting[:MAX_TOGETHER]:
+            # It is done if its client has disconnected.
+            if not waiting.future.done():
+                batch.append(waiting)
+                texts.append(waiting.text)
+                weights.append(waiting.price_weight)
+        del self._waiting[:MAX_TOGETHER]
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._score_waiting)
-        # Who has left needs no answer.
-        taken = [one for one in taken if not one[2].done()]
-        if not taken:
+        if not batch:
             return
         try:
-            scores = self.score_all([one[0] for one in taken], [one[1] for one in taken])
+            all_scores = self.score_all(texts, weights)
         except Exception as error:
-            # Whatever it was, those who wait have to hear of it.
-            for _, _, future in taken:
-                future.set_exception(error)
+            # Whatever it was, every request that waits has to fail with it.
+            for waiting in batch:
+                waiting.future.set_exception(error)
             return
-        for (_, _, future), found in zip(taken, scores, strict=True):
-            future.set_result(found)
+        for waiting, scores in zip(batch, all_scores, strict=True):
+            waiting.future.set_result(scores)
 
     def check_weight(self, price_weight: float | None) -> None:
         """Refuse another price weight where the router takes none."""
-        if price_weight is not None and self.fixed is not None:
+        if price_weight is not None and self.fixed_weight_reason is not None:
             raise Refusal(
                 400,
-                f"router-mild-<t> cannot be used with this router: {self.fixed}",
+                f"router-mild-<t> cannot be used with this router: {self.fixed_weight_reason}",
                 code="price_weight_not_supported",
                 param="model",
             )
@@ -211,27 +279,35 @@ class ExpertSelector:
     def cannot_serve(self, document: Mapping[str, Any], bytes_in: int) -> dict[str, str]:
         """Why experts cannot serve a request, by their names; Refusal 400 if none of the router's can."""
         needs = request_needs(document, bytes_in)
-        missing = {name: missing_of(expert, needs) for name, expert in self._experts.items()}
-        missing = {name: why for name, why in missing.items() if why}
-        names = [self.names[k] for k in self._candidates]
-        if all(name in missing for name in names):
-            whys = ". ".join(f"{name} {missing[name]}" for name in names)
-            message = f"No expert can serve this request: {whys}."
-            raise Refusal(400, message, code="no_capable_expert")
-        return missing
+        missing = {}
+        for name, expert in self._experts.items():
+            lacking = missing_of(expert, needs)
+            if lacking:
+                missing[name] = lacking
+        reasons = []
+        for k in self._candidates:
+            name = self.names[k]
+            if name not in missing:
+                return missing
+            reasons.append(f"{name} {missing[name]}")
+        message = f"No expert can serve this request: {'. '.join(reasons)}."
+        raise Refusal(400, message, code="no_capable_expert")
 
     def restrict(self, scores: Scores, missing: Mapping[str, str]) -> Scores:
         """The scores with the choice among the experts that can serve the request."""
-        able = self._candidates
-        if missing:
-            able = [k for k in able if self.names[k] not in missing]
+        able = [k for k in self._candidates if self.names[k] not in missing]
         if len(able) == len(self.names):
             return scores
         order = [k for k in scores.order if k in able]
         total = sum(scores.probabilities[k] or 0.0 for k in able)
-        shares: list[float | None] = [None if name in missing else 0.0 for name in self.names]
-        for k in able:
-            shares[k] = (scores.probabilities[k] or 0.0) / total if total else 1 / len(able)
+        shares: list[float | None] = [0.0] * len(self.names)
+        for k, name in enumerate(self.names):
+            if name in missing:
+                shares[k] = None
+            elif k in able and total:
+                shares[k] = (scores.probabilities[k] or 0.0) / total
+            elif k in able:
+                shares[k] = 1 / len(able)
         return scores._replace(best=order[0], order=order, probabilities=shares)
 
     async def select(
@@ -255,36 +331,24 @@ class ExpertSelector:
         missing = self.cannot_serve(document, bytes_in)
         scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
-        climb = self.climb(model, scores, missing, document)
-        if climb is not None:
-            # What a cascade costs depends on answers: nothing says how much to explore.
-            explore = self._explore if self._auto is None else min(LEAST, self._routing.explore_max)
-            draws = self._draws(scores, explore)
-            if explore > 0 and self._random.random() < explore:
-                return self._selection(
-                    scores, missing, self._drawn(scores), draws, CASCADE, explored=True
-                )
-            found = self._selection(scores, missing, scores.best, draws, CASCADE)
-            return found._replace(
-                chosen=CASCADE, propensity=1 - explore, climb=climb, expected=None
-            )
-        pin = self._find_pin(session, scores)
+        cascade_plan = self.cascade_plan(model, scores, missing, document)
+        if cascade_plan is not None:
+            return self._select_cascade(scores, missing, cascade_plan)
+        pin = await self._find_pin(session, scores)
         best = scores.best
         if pin is not None:
             pinned = self.names.index(pin.expert)
             credit = self._credit(pin, model, document)
             if credit is None or scores.costs is None:
-                draws = self._draws(scores, 0.0)
-                draws[pinned] = pin.propensity
-                found = self._selection(scores, missing, pinned, draws)
-                return found._replace(pinned_by=pin.request)
+                return self._follow(pin, scores, missing)
             if scores.values[pinned] + credit >= scores.values[best]:
                 best = pinned
         if self._auto is None or model.price_weight is not None:
-            draws, chosen = self._draws(scores, self._explore, best), best
+            draws = self._draws(scores, self._explore, best)
             explored = self._explore > 0 and self._random.random() < self._explore
+            chosen = best
             if explored:
-                chosen = self._drawn(scores)
+                chosen = self._any_candidate(scores)
         else:
             dollars = self._expected_dollars(bytes_in)
             draws = self._auto.probabilities(
@@ -293,12 +357,38 @@ class ExpertSelector:
             (chosen,) = self._random.choices(range(len(draws)), draws)
             explored = chosen != best
         if self._sessions is not None and session is not None:
-            self._sessions.pin(session.hash, Pin(self.names[chosen], draws[chosen], request))
+            self._sessions.pin(session, Pin(self.names[chosen], draws[chosen], request))
         return self._selection(scores, missing, chosen, draws, self.names[best], explored)
 
-    def _tried_out(self, candidate: Router | None) -> Router | None:
+    def _select_cascade(
+        self, scores: Scores, missing: Mapping[str, str], cascade_plan: CascadePlan
+    ) -> Selection:
+        """The cascade, or an expert that exploration draws in its place."""
+        explore = self._explore
+        if self._auto is not None:
+            # What a cascade costs depends on answers: nothing says how much to explore.
+            explore = min(MIN_EXPLORE, self._routing.explore_max)
+        draws = self._draws(scores, explore)
+        if explore > 0 and self._random.random() < explore:
+            chosen = self._any_candidate(scores)
+            return self._selection(scores, missing, chosen, draws, CASCADE, explored=True)
+        selection = self._selection(scores, missing, scores.best, draws, CASCADE)
+        return selection._replace(
+            chosen=CASCADE, propensity=1 - explore, cascade_plan=cascade_plan, expected=None
+        )
+
+    def _follow(self, pin: Pin, scores: Scores, missing: Mapping[str, str]) -> Selection:
+        """The expert of a session, with the probability of the draw that pinned it."""
+        pinned = self.names.index(pin.expert)
+        draws = self._draws(scores, 0.0)
+        draws[pinned] = pin.propensity
+        selection = self._selection(scores, missing, pinned, draws)
+        return selection._replace(pinned_by=pin.request)
+
+    def _comparable(self, candidate: Router | None) -> Router | None:
         """A candidate at the trade-off of the router; None if it has other experts, features or none."""
-        router, routing = self.router, self._routing
+        router = self.router
+        routing = self._routing
         if candidate is None or candidate.expert_names != router.expert_names:
             return None
         try:
@@ -308,15 +398,19 @@ class ExpertSelector:
         except MildError:
             return None
         # A mix reads draws of its own.
-        is_alike = candidate.n_features == router.n_features and candidate.mix is None
-        return candidate if is_alike else None
+        if candidate.n_features != router.n_features or candidate.mix is not None:
+            return None
+        return candidate
 
     @property
     def _explore(self) -> float:
-        explore = self._routing.explore
-        return 0.0 if explore == "auto" else explore
+        """The share that is explored where it does not depend on the request."""
+        if self._routing.explore == "auto":
+            return 0.0
+        return self._routing.explore
 
-    def _drawn(self, scores: Scores) -> int:
+    def _any_candidate(self, scores: Scores) -> int:
+        """One of the experts that can serve the request, each as likely as the others."""
         able = sorted(scores.order)
         return able[self._random.randrange(len(able))]
 
@@ -330,54 +424,77 @@ class ExpertSelector:
 
     def _expected_dollars(self, bytes_in: int) -> list[float] | None:
         """What each expert takes for an answer of usual length; None if a price is not known."""
-        experts = [self._experts.get(configured_name(name)) for name in self.names]
         usage = Usage(tokens_in_bytes(bytes_in), USUAL_TOKENS_OUT)
-        known = [one.price.of(usage) for one in experts if one is not None and one.price.known]
-        return known if len(known) == len(self.names) else None
+        dollars = [0.0] * len(self.names)
+        for k in self._present:
+            expert = self._experts.get(configured_name(self.names[k]))
+            if expert is None or not expert.price.known:
+                return None
+            dollars[k] = expert.price.of(usage)
+        return dollars
 
-    def climb(
+    def cascade_plan(
         self,
         model: ModelRequest,
         scores: Scores,
         missing: Mapping[str, str],
         document: Mapping[str, Any],
-    ) -> Climb | None:
+    ) -> CascadePlan | None:
         """How the cascade serves a request; None if one expert is asked."""
-        policy, direct = self.cascade, model.direct or model.price_weight is not None
+        policy = self.cascade
+        if policy is None or scores.novel:
+            return None
+        if model.direct or model.price_weight is not None:
+            return None
         # Of several answers to one request, none can be compared.
-        if policy is None or direct or scores.novel or asked_answers(document) > 1:
+        if asked_answers(document) > 1:
             return None
         if not {"json_schema", "json_object"}.isdisjoint(answer_formats(document)):
             policy = self._json_cascade
         features = scores.features
-        cascade = policy.drawn_cascade(features)
+        cascade = self._with_endpoints(policy.drawn_cascade(features))
+        if cascade is None:
+            return None
         if features is not None:
             features = features[: cascade.n_features]  # without the draw
-        names = {k: configured_name(self.names[k]) for k in cascade.order}
-        kept_back = {expert.name for expert in self._fallbacks}
-        skipped = {k for k, name in names.items() if name in missing or name in kept_back}
-        return Climb(cascade, features, frozenset(skipped))
+        skipped = set()
+        for k in cascade.order:
+            name = configured_name(self.names[k])
+            if name in missing or name in self._fallback_names:
+                skipped.add(k)
+        return CascadePlan(cascade, features, frozenset(skipped))
 
-    def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
+    def _with_endpoints(self, cascade: CascadePolicy) -> CascadePolicy | None:
+        """The cascade without experts that have no endpoint; None if it asks nobody then."""
+        key = id(cascade)
+        if key not in self._present_cascades:
+            self._present_cascades[key] = cascade.asking(self._present)
+        return self._present_cascades[key]
+
+    async def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
         """The decision that a request follows; None where its expert cannot serve it."""
         if self._sessions is None or session is None or not session.follows:
             return None
-        pin = self._sessions.find(session.hash)
-        # A pin of another router's expert is none: a reload may just be swapping them.
-        if pin is None or pin.expert not in (self.names[k] for k in scores.order):
+        pin = await self._sessions.find(session)
+        # It may be an expert of another router, which served when the session began.
+        if pin is None or pin.expert not in self.names:
+            return None
+        if self.names.index(pin.expert) not in scores.order:
             return None
         return pin
 
     def _credit(self, pin: Pin, model: ModelRequest, document: Mapping[str, Any]) -> float | None:
         """What the pinned expert's prompt cache saves, in units of cost; None if it must be kept."""
-        weight = self._price_weight if model.price_weight is None else model.price_weight
+        weight = self._price_weight
+        if model.price_weight is not None:
+            weight = model.price_weight
         expert = self._experts.get(pin.expert)
         if self._routing.pin_sessions != "soft" or weight is None or expert is None:
             return None
-        saved = expert.price.saved_per_cached_token
-        if not saved or pin.idle > self._routing.cache_seconds:
+        dollars_per_token = expert.price.saved_per_cached_token
+        if not dollars_per_token or pin.idle > CACHE_SECONDS:
             return 0.0
-        return float(weight * saved * tokens_in_bytes(sent_before(document)))
+        return float(weight * dollars_per_token * tokens_in_bytes(sent_before(document)))
 
     def _selection(
         self,
@@ -389,17 +506,22 @@ class ExpertSelector:
         explored: bool = False,
     ) -> Selection:
         """The selection of an expert that was drawn with these probabilities."""
-        names = self.names
-        order = [names[chosen]]
-        if self._routing.fallback:
-            order += [names[k] for k in scores.order if k != chosen]
-            order += [one.name for one in self._fallbacks if one.name not in missing]
+        order = [self.names[chosen]]
+        for k in scores.order:
+            if k != chosen:
+                order.append(self.names[k])
+        for name in self._fallback_names:
+            if name not in missing:
+                order.append(name)
+        expected = None
+        if scores.costs is not None:
+            expected = dict(zip(self.names, scores.costs, strict=True))
         return Selection(
-            order,
-            names[chosen],
-            scores.probabilities,
-            draws[chosen],
-            None if scores.costs is None else dict(zip(names, scores.costs, strict=True)),
+            order=order,
+            chosen=self.names[chosen],
+            probabilities=scores.probabilities,
+            propensity=draws[chosen],
+            expected=expected,
             explored=explored,
             features=scores.features,
             preferred=preferred,

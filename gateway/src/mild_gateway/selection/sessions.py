@@ -1,27 +1,31 @@
-"""Conversations and the experts that they stay with, in memory that all workers share.
-
-A table of fixed size: a session hashes to a bucket of a few slots; a new one takes the slot that ends
-first. Nothing is locked. A slot holds a check of its own content, so that one that two workers wrote at
-the same moment counts as empty.
-"""
+"""Conversations and the experts that they stay with."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-import struct
 import time
-import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+import sqlalchemy as sa
+
+from mild.errors import DataFileError
+from mild_gateway.access.tables import sessions
+from mild_gateway.config import Settings
+from mild_gateway.database import Address, DatabaseError
+from mild_gateway.database.engine import Database, Location, open_database, upsert
 from mild_gateway.selection.text import text_bytes, turns_of
 
-# Hash of the session, its end, propensity, hash of the expert's name, request; check of these.
-_SLOT = struct.Struct("<QddI12sI")
-SLOT = _SLOT.size
-WAYS = 8
+# A session is remembered for so long after its last request.
+SESSION_SECONDS = 3600.0
+# Of each key, the newest are remembered: nobody pushes out the sessions of others.
+SESSIONS_PER_KEY = 1000
+# How long an endpoint's prompt cache is expected to last.
+CACHE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +36,16 @@ class Pin:
     propensity: float  # with which it was drawn
     request: bytes  # twelve bytes: the request that drew it
     idle: float = field(default=0.0, compare=False)  # seconds since the session's last request
+    used: float = field(default=0.0, compare=False)  # when that was
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
     """The session of a request."""
 
+    key: str  # name of the key
     hash: bytes  # eight bytes
     follows: bool = True  # whether the request follows an earlier decision, if there is one
-
-
-def table_bytes(max_sessions: int) -> int:
-    """Bytes of a table for so many sessions."""
-    return max(1, -(-max_sessions // WAYS)) * WAYS * SLOT
 
 
 def hash_session(key: str, session: str) -> bytes:
@@ -55,7 +56,7 @@ def hash_session(key: str, session: str) -> bytes:
 
 def named_session(key: str, name: str) -> Session:
     """The session that a client names."""
-    return Session(hash_session(key, name))
+    return Session(key, hash_session(key, name))
 
 
 def content_session(key: str, document: Mapping[str, Any]) -> Session | None:
@@ -66,22 +67,28 @@ def content_session(key: str, document: Mapping[str, Any]) -> Session | None:
 
     >>> begun = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}]
     >>> later = [*begun, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "2 + 2?"}]
-    >>> first, second = (content_session("alice", {"messages": turns}) for turns in (begun, later))
+    >>> first = content_session("alice", {"messages": begun})
+    >>> second = content_session("alice", {"messages": later})
     >>> first.hash == second.hash, first.follows, second.follows
     (True, False, True)
     """
-    messages = _messages(document)
-    roles = [message.get("role") for message in messages]
-    if "user" not in roles:
+    beginning = []
+    has_user_message = False
+    is_answered = False
+    for message in _messages(document):
+        role = message.get("role")
+        if role == "assistant":
+            is_answered = True
+        # The beginning ends with the first user message.
+        if not has_user_message and role in ("system", "developer", "user"):
+            beginning.append(message.get("content"))
+        if role == "user":
+            has_user_message = True
+    if not has_user_message:
         return None
-    beginning = [
-        message.get("content")
-        for message in messages[: roles.index("user") + 1]
-        if message.get("role") in ("system", "developer", "user")
-    ]
     # Marked, so that it is not a name that a client gives.
     name = "content\0" + json.dumps(beginning, ensure_ascii=False)
-    return Session(hash_session(key, name), "assistant" in roles)
+    return Session(key, hash_session(key, name), follows=is_answered)
 
 
 def sent_before(document: Mapping[str, Any]) -> int:
@@ -91,10 +98,13 @@ def sent_before(document: Mapping[str, Any]) -> int:
     0
     """
     messages = _messages(document)
-    answers = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
-    if not answers:
+    last_answer = None
+    for position, message in enumerate(messages):
+        if message.get("role") == "assistant":
+            last_answer = position
+    if last_answer is None:
         return 0
-    prefix = {"messages": messages[: answers[-1]], "tools": document.get("tools")}
+    prefix = {"messages": messages[:last_answer], "tools": document.get("tools")}
     body = json.dumps(prefix, ensure_ascii=False).encode("utf-8", "replace")
     return text_bytes(prefix, body)
 
@@ -105,65 +115,131 @@ def _messages(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     if "messages" not in document and isinstance(document.get("input"), str):
         messages = [{"role": "user", "content": document["input"]}]
     system = document.get("system") or document.get("instructions")
-    first = [{"role": "system", "content": system}] if system else []
-    return first + messages
+    if not system:
+        return messages
+    return [{"role": "system", "content": system}, *messages]
 
 
-class Sessions:
-    """Pins by session."""
+class Sessions(Protocol):
+    """Pins by session: of each key the newest 1,000, for an hour after their last use."""
 
-    def __init__(
-        self, memory: memoryview, seconds: float, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._memory = memory
-        self._buckets = len(memory) // (SLOT * WAYS)
-        self._seconds = seconds
-        self._clock = clock
-        self._names: dict[int, str] = {}
-
-    def set_experts(self, experts: list[str]) -> None:
-        """The experts that a pin may name; pins of others count as ended."""
-        self._names = {zlib.crc32(name.encode()): name for name in experts}
-
-    def find(self, session: bytes) -> Pin | None:
+    async def find(self, session: Session) -> Pin | None:
         """The pin of a session, which holds for longer by this."""
-        number = int.from_bytes(session, "little")
-        for place in self._places(number):
-            slot = self._read(place)
-            now = self._clock()
-            if slot is None or slot[0] != number or slot[1] < now:
-                continue
-            name = self._names.get(slot[3])
-            if name is None:
-                return None
-            pin = Pin(name, slot[2], slot[4], max(0.0, now + self._seconds - slot[1]))
-            self._write(place, number, pin)
-            return pin
-        return None
 
-    def pin(self, session: bytes, pin: Pin) -> None:
+    def pin(self, session: Session, pin: Pin) -> None:
+        """Pin a session to an expert; it need not have happened when this returns."""
+
+    async def close(self) -> None:
+        """Do what is left to do."""
+
+
+def open_sessions(settings: Settings, clock: Callable[[], float] = time.time) -> Sessions:
+    """In the memory of one worker, or in the store where several processes serve."""
+    if settings.store is not None and (settings.workers > 1 or isinstance(settings.store, Address)):
+        return StoreSessions(settings.store, clock)
+    return MemorySessions(clock)
+
+
+class MemorySessions:
+    """Sessions of one process."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        # By key, from the session that was used first to the one that was used last.
+        self._pins: dict[str, dict[bytes, Pin]] = {}
+
+    async def find(self, session: Session) -> Pin | None:
+        """The pin of a session, which holds for longer by this."""
+        pins = self._pins.get(session.key, {})
+        pin = pins.pop(session.hash, None)
+        now = self._clock()
+        if pin is None or now - pin.used > SESSION_SECONDS:
+            return None
+        pins[session.hash] = replace(pin, used=now)
+        return replace(pin, idle=now - pin.used)
+
+    def pin(self, session: Session, pin: Pin) -> None:
         """Pin a session to an expert."""
-        number = int.from_bytes(session, "little")
+        pins = self._pins.setdefault(session.key, {})
+        pins.pop(session.hash, None)
+        pins[session.hash] = replace(pin, used=self._clock())
+        if len(pins) > SESSIONS_PER_KEY:
+            del pins[next(iter(pins))]
 
-        def until(place: int) -> float:
-            slot = self._read(place)
-            if slot is None:
-                return 0.0
-            return -1.0 if slot[0] == number else slot[1]
+    async def close(self) -> None:
+        """Nothing is left to do."""
 
-        self._write(min(self._places(number), key=until), number, pin)
 
-    def _places(self, number: int) -> range:
-        first = number % self._buckets * WAYS * SLOT
-        return range(first, first + WAYS * SLOT, SLOT)
+class StoreSessions:
+    """Sessions that all processes of a store share.
 
-    def _read(self, place: int) -> tuple[Any, ...] | None:
-        content = bytes(self._memory[place : place + SLOT])
-        *slot, check = _SLOT.unpack(content)
-        return tuple(slot) if check and check == zlib.crc32(content[:-4]) else None
+    One thread asks the store, in the order of the calls. A session is a preference: where the store cannot
+    be used, there is no pin, and requests are refused for that reason elsewhere.
+    """
 
-    def _write(self, place: int, number: int, pin: Pin) -> None:
-        until, name = self._clock() + self._seconds, zlib.crc32(pin.expert.encode())
-        content = _SLOT.pack(number, until, pin.propensity, name, pin.request, 0)[:-4]
-        check = zlib.crc32(content).to_bytes(4, "little")
-        self._memory[place : place + SLOT] = content + check
+    def __init__(self, store: Location, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._database: Database | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mild-sessions")
+
+    async def find(self, session: Session) -> Pin | None:
+        """The pin of a session, which holds for longer by this."""
+        loop = asyncio.get_running_loop()
+        now = self._clock()
+        return await loop.run_in_executor(self._thread, self._run, self._find, now, session)
+
+    def pin(self, session: Session, pin: Pin) -> None:
+        """Pin a session to an expert, soon."""
+        self._thread.submit(self._run, self._pin, self._clock(), session, pin)
+
+    async def close(self) -> None:
+        """Write the pins that wait, and close the connection."""
+        await asyncio.to_thread(self._thread.shutdown)
+        if self._database is not None:
+            self._database.close()
+
+    def _run(self, job: Callable[..., Pin | None], now: float, *arguments: Any) -> Pin | None:
+        """Run a transaction; ``now`` is the time of the call, for which PostgreSQL has its own clock."""
+        try:
+            if self._database is None:
+                self._database = open_database(self._store)
+            with self._database.transaction() as connection:
+                return job(connection, self._database.time(now), *arguments)
+        except (DatabaseError, DataFileError):
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+            return None
+
+    def _find(self, connection: sa.Connection, now: float, session: Session) -> Pin | None:
+        row = connection.execute(sa.select(sessions).where(_is_row_of(session))).first()
+        if row is None or now - row.used > SESSION_SECONDS:
+            return None
+        connection.execute(sessions.update().where(_is_row_of(session)).values(used=now))
+        # Another worker may have used it since the time was read.
+        idle = max(0.0, now - row.used)
+        return Pin(row.expert, row.propensity, bytes.fromhex(row.request), idle)
+
+    def _pin(self, connection: sa.Connection, now: float, session: Session, pin: Pin) -> None:
+        row = {
+            "key": session.key,
+            "session": session.hash.hex(),
+            "expert": pin.expert,
+            "propensity": pin.propensity,
+            "request": pin.request.hex(),
+            "used": now,
+        }
+        upsert(connection, sessions, [row], replace=("expert", "propensity", "request", "used"))
+        # Of this key: those that have ended, and the oldest ones beyond so many.
+        newest = sa.select(sessions.c.used).where(sessions.c.key == session.key)
+        newest = newest.order_by(sessions.c.used.desc()).offset(SESSIONS_PER_KEY).limit(1)
+        is_over = sessions.c.used < now - SESSION_SECONDS
+        is_beyond = sessions.c.used <= newest.scalar_subquery()
+        connection.execute(
+            sessions.delete().where(sessions.c.key == session.key, is_over | is_beyond)
+        )
+
+
+def _is_row_of(session: Session) -> sa.ColumnElement[bool]:
+    return sa.and_(sessions.c.key == session.key, sessions.c.session == session.hash.hex())

@@ -20,8 +20,8 @@ def pack_features(features: FloatArray, tag: str) -> str:
     >>> unpack_features(pack_features(np.array([0.5, -2.0]), "ab"), "ab")
     array([ 0.5, -2. ], dtype=float32)
     """
-    most = np.finfo(np.float16).max
-    values = np.clip(features, -most, most).astype("<f2")
+    largest = np.finfo(np.float16).max
+    values = np.clip(features, -largest, largest).astype("<f2")
     return f"{tag}:{base64.b64encode(values.tobytes()).decode()}"
 
 

@@ -1,122 +1,72 @@
-"""Request bodies, parsed within bounds on their structure; limits on what a worker holds."""
+"""The body of a request: how large it may be, how long it may take, and what it says."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from mild_gateway.experts.json_edit import REQUEST_LIMITS, parse_object
+from mild_gateway.config import LimitSettings
+from mild_gateway.experts.json_edit import DuplicateKeyError, parse_request
+from mild_gateway.experts.translation.fields import cut_short
 from mild_gateway.refusals import Refusal
 
-# Seconds that an answer of an expert waits for room; smaller ones are not counted while they arrive.
-ROOM_SECONDS = 30.0
-COUNTED_BYTES = 65_536
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
     """The body as an object; Refusal 400 says why it is none."""
     try:
-        return parse_object(body, REQUEST_LIMITS)
+        return parse_request(body)
+    except DuplicateKeyError as error:
+        key = cut_short(error.key)
+        message = (
+            f"The body must have each key once, but an object in it has {key!r} twice; remove one."
+        )
+        raise Refusal(400, message, code="duplicate_key", param=key) from None
     except ValueError as error:
         raise Refusal(400, f"The body cannot be read: {error}.", code="invalid_body") from None
 
 
-class FairLimit:
-    """How much the callers of a worker hold: requests in flight, or bytes of bodies.
+class LimitedBody:
+    """The ``receive`` of a request, with limits on the size and on the time of its body.
 
-    The last quarter is for callers that hold less than a quarter, unless there is only one caller. Each
-    worker counts its own callers: where ``workers`` share the limit, it is a quarter of a worker's part.
+    Refusal 413 for a body of more than ``max_body_bytes``, 408 for one that takes longer than
+    ``body_seconds``. Once the body has arrived, ``receive`` waits for the client to leave, for as long as
+    that takes.
     """
 
-    def __init__(self, limit: int, has_one_caller: Callable[[], bool], workers: int = 1) -> None:
-        self._limit = limit
-        self._quarter = limit / workers / 4
-        self._has_one_caller = has_one_caller
-        self._by_caller: dict[str, int] = {}
-        self.held = 0
+    def __init__(self, receive: Receive, limits: LimitSettings) -> None:
+        self._receive = receive
+        self._max_bytes = limits.max_body_bytes
+        self._seconds = limits.body_seconds
+        self._end: float | None = None
+        self._bytes = 0
+        self._is_complete = False
 
-    def take(self, caller: str, size: int, elsewhere: int = 0) -> bool:
-        """Hold more, if there is room for it; ``elsewhere`` is what other workers hold."""
-        total, own = elsewhere + self.held + size, self._by_caller.get(caller, 0)
-        if total > self._limit or (
-            4 * total > 3 * self._limit and own >= self._quarter and not self._has_one_caller()
-        ):
-            return False
-        self.held += size
-        self._by_caller[caller] = own + size
-        return True
+    async def __call__(self) -> Message:
+        if self._is_complete:
+            return await self._receive()
+        message = await self._receive_in_time()
+        self._is_complete = not message.get("more_body", False)
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > self._max_bytes:
+            raise body_too_large(self._max_bytes)
+        return message
 
-    def give_back(self, caller: str, size: int) -> None:
-        """Hold less."""
-        self.held -= size
-        self._by_caller[caller] -= size
-        if not self._by_caller[caller]:
-            del self._by_caller[caller]
-
-
-class HeldAnswers:
-    """Bytes of answers that a worker holds: of those that arrive, and of those that clients do not read.
-
-    Where they are too many, clients that do not read are cut, and what arrives has to wait. ``unread`` has
-    the connections of the former, and since when.
-    """
-
-    def __init__(self, limit: int, count_cut: Callable[[], None]) -> None:
-        self._limit = limit
-        self._count_cut = count_cut
-        self._arriving: dict[object, int] = {}
-        self.unread: dict[Any, float] = {}
-
-    def make_room(self, size: int = 0) -> bool:
-        """Cut, first what has most bytes for longest; whether there is room for more bytes then."""
-        held = {one: one.unread_bytes for one in self.unread}
-        total = sum(self._arriving.values()) + size + sum(held.values())
-        now = time.monotonic()
-        while held and total > self._limit:
-            worst = max(held, key=lambda one: held[one] * (now - self.unread[one] + 1e-3))
-            total -= held.pop(worst)
-            del self.unread[worst]
-            self._count_cut()
-            worst.cut()
-        return total <= self._limit
-
-    async def hold(self, answer: object, size: int) -> None:
-        """Count the bytes that have arrived of an answer; wait for room. Refusal 503 if none is found."""
-        if size <= COUNTED_BYTES:
-            self.drop(answer)
-            return
-        more, end = size - self._arriving.get(answer, 0), time.monotonic() + ROOM_SECONDS
-        # The first may always go on: of several that wait for each other, one must end.
-        while not self.make_room(more) and next(iter(self._arriving), answer) is not answer:
-            if time.monotonic() > end:
-                message = "The gateway has no memory for an answer of this size at the moment."
-                raise Refusal(503, message, code="overloaded", retry_after=1.0)
-            await asyncio.sleep(0.01)
-        self._arriving[answer] = size
-
-    def drop(self, answer: object, left: int = 0) -> None:
-        """It was passed on, or nobody waits for it; but for the bytes that are ``left``."""
-        if left > COUNTED_BYTES:
-            self._arriving[answer] = left
-        else:
-            self._arriving.pop(answer, None)
+    async def _receive_in_time(self) -> Message:
+        if self._end is None:
+            self._end = asyncio.get_running_loop().time() + self._seconds
+        try:
+            async with asyncio.timeout_at(self._end):
+                return await self._receive()
+        except TimeoutError:
+            message = f"The body must arrive within {self._seconds:g} s."
+            close = {"Connection": "close"}
+            raise Refusal(408, message, code="request_timeout", headers=close) from None
 
 
-class RequestAnswers:
-    """Answers of one request. They count as one: they must not wait for each other."""
-
-    def __init__(self, held: HeldAnswers) -> None:
-        self._held = held
-        self._sizes: dict[object, int] = {}
-
-    async def hold(self, answer: object, size: int) -> None:
-        """As that of ``HeldAnswers``."""
-        self._sizes[answer] = size
-        await self._held.hold(self, sum(self._sizes.values()))
-
-    def drop(self, answer: object) -> None:
-        """As that of ``HeldAnswers``."""
-        self._sizes.pop(answer, None)
-        self._held.drop(self, sum(self._sizes.values()))
+def body_too_large(limit: int) -> Refusal:
+    """The answer to a body of more than so many bytes."""
+    return Refusal(413, f"The body must have at most {limit} bytes.", code="request_too_large")

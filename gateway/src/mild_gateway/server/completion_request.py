@@ -13,7 +13,13 @@ from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.json_edit import replace_model
-from mild_gateway.experts.prices import LONGEST_CONTEXT, asked_answers, asked_tokens
+from mild_gateway.experts.prices import (
+    LONGEST_CONTEXT,
+    TokenBounds,
+    asked_answers,
+    asked_tokens,
+    surcharged_fields,
+)
 from mild_gateway.experts.translation.answers import ECHOED, translate_answer
 from mild_gateway.experts.translation.fields import (
     CHAT,
@@ -28,7 +34,7 @@ from mild_gateway.experts.translation.fields import (
 from mild_gateway.experts.translation.requests import translate_request
 from mild_gateway.refusals import Refusal
 from mild_gateway.selection.sessions import Session
-from mild_gateway.selection.text import request_text, text_bytes
+from mild_gateway.selection.text import request_text, text_bytes, uncountable_input
 from mild_gateway.server.body import parse_body
 from mild_gateway.server.middleware import name_request
 
@@ -68,6 +74,15 @@ def _read_deadline(headers: Headers) -> float | None:
     return seconds
 
 
+def _asks_for_usage(stream_options: Any) -> bool:
+    """Whether the client asks for the usage of a stream; odd options are left to the expert."""
+    if stream_options is None:
+        return False
+    if isinstance(stream_options, dict):
+        return bool(stream_options.get("include_usage"))
+    return True
+
+
 class CompletionRequest:
     """What a completion request says, and what each expert is sent of it.
 
@@ -77,6 +92,7 @@ class CompletionRequest:
     text : for the router
     bytes_in : of the text that an expert may count
     session : of the request, set by whoever knows the caller
+    has_budget : whether a budget limits the caller, set by whoever knows it
     """
 
     def __init__(
@@ -97,39 +113,47 @@ class CompletionRequest:
         self.bytes_in = text_bytes(document, body)
         self._asked_tokens = asked_tokens(document, endpoint)
         self._answers = asked_answers(document)
+        self._uncountable = uncountable_input(document)
+        self._surcharged = surcharged_fields(document)
+        self.has_budget = False
         self.deadline = _read_deadline(headers)
         self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
-        self.headers = {
-            name.decode("ascii"): value.decode("latin-1")
-            for name, value in headers
-            if name in _PASSED_ON
-        }
-        given = next((value for name, value in headers if name == b"x-mild-session-id"), b"")
+        self.headers: dict[str, str] = {}
+        session_id = ""
+        for name, value in headers:
+            if name in _PASSED_ON:
+                self.headers[name.decode("ascii")] = value.decode("latin-1")
+            elif name == b"x-mild-session-id" and not session_id:
+                session_id = value.decode("latin-1")
         user = document.get("user")
         if endpoint == MESSAGES and isinstance(document.get("metadata"), dict):
             user = document["metadata"].get("user_id")
-        session: Any = given.decode("latin-1") or user
+        session: Any = session_id or user
         self.session_name = None
         if session and isinstance(session, str):
             self.session_name = session[:_MAX_SESSION_CHARACTERS]
-        options = document.get("stream_options")
-        self._wants_usage = not (self.streamed and endpoint in (CHAT, COMPLETIONS)) or not (
-            options is None or (isinstance(options, dict) and not options.get("include_usage"))
-        )
+        self._wants_usage = True
+        if self.streamed and endpoint in (CHAT, COMPLETIONS):
+            self._wants_usage = _asks_for_usage(document.get("stream_options"))
         # Bodies that are written anew, by all that they depend on but the model.
         self._written: dict[tuple[Any, ...], bytes] = {}
 
     @property
     def document(self) -> dict[str, Any]:
         """The body, parsed; only read. Once the expert is chosen, it is parsed again for who asks."""
-        return parse_body(self._body) if self._document is None else self._document
+        if self._document is None:
+            return parse_body(self._body)
+        return self._document
 
     def forget(self, *, keep_text: bool) -> None:
         """Drop what is needed for the choice alone: parsed, a body takes many times its bytes."""
         self._document = None
-        self.text = abridge(self.text) if keep_text else ""
+        if keep_text:
+            self.text = abridge(self.text)
+        else:
+            self.text = ""
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
@@ -148,13 +172,47 @@ class CompletionRequest:
         limit = expert.max_output or expert.context or LONGEST_CONTEXT
         return min(asked, limit) * self._answers
 
-    def bytes_for(self, expert: Expert) -> int:
-        """Bytes of the text that this expert may count."""
-        return self.bytes_in + expert.own_bytes
+    def bounds(self, expert: Expert) -> TokenBounds:
+        """Tokens that one answer of this expert may cost at most."""
+        # No token is shorter than a byte.
+        bytes_in = self.bytes_in + expert.own_bytes
+        tokens_out = self.max_tokens(expert)
+        if expert.context is None or not self._uncountable_for(expert):
+            return TokenBounds(bytes_in, tokens_out, bytes_in, expert.context)
+        tokens_in = max(expert.context, bytes_in)
+        return TokenBounds(tokens_in, tokens_out, bytes_in, expert.context, is_counted=False)
+
+    def _uncountable_for(self, expert: Expert) -> str:
+        """What cannot be counted of the input for this expert, which may have hosted tools of its own."""
+        return self._uncountable or uncountable_input(expert.extra)
+
+    def check_price(self, expert: Expert) -> None:
+        """Refuse a request with 400 if a budget applies and nobody can say what this expert may cost."""
+        if not self.has_budget or not expert.price.known:
+            return
+        uncountable = self._uncountable_for(expert)
+        if uncountable and expert.price_in and expert.context is None:
+            raise Refusal(
+                400,
+                f"The tokens of {uncountable} cannot be counted, and a budget applies, so the context of "
+                f"the expert {expert.name} must be reserved, but its settings do not state it; set "
+                f"experts.{expert.name}.context, or send the content as text.",
+                code="uncountable_input",
+            )
+        for field, value in self._surcharged.items():
+            if field not in expert.extra and self.is_native(expert):
+                raise Refusal(
+                    400,
+                    f"{field} = {value!r} has a price of its own, which the gateway does not know, and "
+                    f"a budget applies; leave {field} out, or name an expert that has it in extra.",
+                    code="unpriced_service",
+                    param=field,
+                )
 
     def why_not(self, expert: Expert) -> tuple[str, str | None, str | None] | None:
-        """Message, code and field, if this expert's API cannot say this request."""
+        """Message, code and field, if this request cannot be said in this expert's API, or not paid for."""
         try:
+            self.check_price(expert)
             if not self.is_native(expert):
                 self._written_body(expert)
         except Refusal as error:
@@ -163,18 +221,25 @@ class CompletionRequest:
         return None
 
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
-        """Those of the experts whose API can say this request; Refusal 400 if there is none."""
-        whys = [self.why_not(client.expert) for client in clients]
-        found = [client for client, why in zip(clients, whys, strict=True) if why is None]
-        why = next(iter(whys), None)
-        if why is not None and not found:
+        """Those of the experts that can be sent this request; Refusal 400 if there is none."""
+        able = []
+        refusals = []
+        for client in clients:
+            why = self.why_not(client.expert)
+            if why is None:
+                able.append(client)
+            else:
+                refusals.append(why)
+        if refusals and not able:
+            why = refusals[0]
             raise Refusal(400, why[0], code=why[1], param=why[2])
-        return found
+        return able
 
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; written anew where it must change."""
-        stays = self.is_native(expert) and not (expert.own_bytes or self.adds_usage(expert))
-        body = self._body if stays else self._written_body(expert)
+        body = self._body
+        if not self.is_native(expert) or expert.own_bytes or self.adds_usage(expert):
+            body = self._written_body(expert)
         return replace_model(body, expert.model)
 
     def echo(self) -> dict[str, Any]:
@@ -187,11 +252,13 @@ class CompletionRequest:
     def read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
         """A plain answer in the client's API, with the expert's name for the model."""
         if self.is_native(expert):
-            return replace_model(content, expert.name) if "model" in answer else content
+            if "model" not in answer:
+                return content
+            return replace_model(content, expert.name)
         try:
-            found = translate_answer(self.endpoint, answer, expert.api, self.echo())
-            changed = {**found, "model": expert.name}
-            return json.dumps(changed, allow_nan=False).encode("ascii")
+            translated = translate_answer(self.endpoint, answer, expert.api, self.echo())
+            renamed = {**translated, "model": expert.name}
+            return json.dumps(renamed, allow_nan=False).encode("ascii")
         except (ValueError, RecursionError) as error:
             raise ExpertError("garbled", str(error)) from None
 
@@ -200,23 +267,17 @@ class CompletionRequest:
 
         Refusal 400 says why there is none.
         """
-        own = expert.system, expert.temperature, json.dumps(expert.extra)
-        key = (expert.api, expert.max_tokens, expert.max_tokens_field, expert.stream_usage, *own)
+        key = (
+            expert.api,
+            expert.max_tokens,
+            expert.max_tokens_field,
+            expert.stream_usage,
+            expert.system,
+            json.dumps(expert.extra),
+        )
         if key not in self._written:
             try:
-                found, native = dict(self.document), self.is_native(expert)
-                if not native:
-                    found = translate_request(self.endpoint, found, expert.api, expert.max_tokens)
-                # The first key, where it is replaced at once.
-                document = {"model": found.pop("model", None), **found}
-                if expert.api == "openai":
-                    if not native and "max_tokens" in document:
-                        document[expert.max_tokens_field] = document.pop("max_tokens")
-                    wanted = native and self._wants_usage
-                    if self.streamed and expert.stream_usage and not wanted:
-                        options = document.get("stream_options") or {}
-                        document["stream_options"] = {**options, "include_usage": True}
-                document = expert.with_own_fields(document, self.endpoint)
+                document = self._document_for(expert)
                 self._written[key] = json.dumps(document, allow_nan=False).encode("ascii")
                 if self.endpoint == RESPONSES:
                     # Its answer repeats these, and the expert would be blamed for them.
@@ -228,3 +289,20 @@ class CompletionRequest:
                 message = "The body is nested too deeply, or has a number that is not finite."
                 raise Refusal(400, message, code="invalid_body") from None
         return self._written[key]
+
+    def _document_for(self, expert: Expert) -> dict[str, Any]:
+        """The request translated for the expert, with its own fields and the client's model."""
+        fields = dict(self.document)
+        is_native = self.is_native(expert)
+        if not is_native:
+            fields = translate_request(self.endpoint, fields, expert.api, expert.max_tokens)
+        # The first key, where it is replaced at once.
+        document = {"model": fields.pop("model", None), **fields}
+        if expert.api == "openai":
+            if not is_native and "max_tokens" in document:
+                document[expert.max_tokens_field] = document.pop("max_tokens")
+            has_usage = is_native and self._wants_usage
+            if self.streamed and expert.stream_usage and not has_usage:
+                options = document.get("stream_options") or {}
+                document["stream_options"] = {**options, "include_usage": True}
+        return expert.with_own_fields(document, self.endpoint)

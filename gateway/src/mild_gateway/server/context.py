@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -19,18 +18,15 @@ from mild_gateway.config_checks import check_against
 from mild_gateway.dashboard import Dashboard
 from mild_gateway.database import DatabaseError
 from mild_gateway.drift import KINDS, LOOK_SECONDS, DriftWatch
-from mild_gateway.experts.breaker import STATES
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.redaction import Redactor
 from mild_gateway.ledger.writer import LedgerWriter
-from mild_gateway.logs import EventLog
+from mild_gateway.logs import EventLog, logger
 from mild_gateway.metrics import NO_EXPERT, Metrics
 from mild_gateway.refusals import Refusal
 from mild_gateway.selection.selector import ExpertSelector
-from mild_gateway.selection.sessions import Sessions
-from mild_gateway.server.body import HeldAnswers
-from mild_gateway.shared import EXPERT_COLUMNS, SharedMemory
+from mild_gateway.selection.sessions import open_sessions
 from mild_gateway.tracing import Tracing, open_tracing
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
@@ -47,14 +43,19 @@ class Serving:
     fingerprint: str
     candidate: str | None = None  # fingerprint of the router that is tried out
 
+    @property
+    def versions(self) -> tuple[str, str | None]:
+        """Which routers these are."""
+        return self.fingerprint, self.candidate
+
 
 class AppContext:
     """What the requests of one worker share.
 
     Settings and router are checked against each other here; access and ledger are started and closed with
-    the application. ``board`` is for the page. ``shared`` is the memory of all workers, and ``worker`` the
-    number of this one. Without ``tracing``, requests are traced as the settings say. ``clients`` are by
-    expert name. ``redact`` takes configured secrets out of what is sent to clients.
+    the application. ``board`` is for the page. Without ``tracing``, requests are traced as the settings
+    say. ``clients`` are by expert name. ``redact`` takes configured secrets out of what is sent to clients.
+    ``running`` are the tasks of the requests that are served.
     """
 
     def __init__(
@@ -65,14 +66,11 @@ class AppContext:
         ledger: LedgerWriter,
         board: Dashboard | None = None,
         *,
-        shared: SharedMemory | None = None,
-        worker: int = 0,
         tracing: Tracing | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         seed: int | None = None,
     ) -> None:
-        shared = shared or SharedMemory(settings)
         self.settings = settings
         self.access = access
         self.ledger = ledger
@@ -84,66 +82,43 @@ class AppContext:
         self._failed: Counter[tuple[str, int]] = Counter()
         self._last_failures: dict[str, dict[str, Any]] = {}
         self._wall_clock = wall_clock
-        self.answers = HeldAnswers(
-            settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
-        )
-        # Connections without a request, the longest idle first.
-        self.idle: dict[Any, None] = {}
+        self.running: set[asyncio.Task[Any]] = set()
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
-        # Why the start failed: a server cannot tell.
+        # Why the start failed: a server cannot tell. And what is to be called then.
         self.failure: Exception | None = None
+        self.on_failure: Callable[[Exception], None] = lambda error: None
+        # Why a new version of the router was refused.
+        self.router_trouble: str | None = None
         self.started = wall_clock()
         self.redact = Redactor(settings.experts)
-        self.drift = DriftWatch(settings.drift, settings.ledger.path, self.names, wall_clock)
-        self._worker = worker
-        self._counters = shared.counters
-        self._row = shared.counters.rows[worker]
-        self._row[0] = 0.0
-        self._sessions = Sessions(shared.sessions, settings.routing.session_seconds, wall_clock)
+        self.drift = DriftWatch(
+            settings.drift, settings.ledger.path, self.names, wall_clock, settings.grading
+        )
+        self._sessions = open_sessions(settings, wall_clock)
         self._seed = seed
         self.clients = {
-            expert.name: ExpertClient(
-                expert,
-                shared.counters,
-                worker,
-                1 + k * EXPERT_COLUMNS,
-                clock,
-                wall_clock,
-                self.events,
-                lambda: access.has_one_caller,
-            )
-            for k, expert in enumerate(settings.experts)
+            expert.name: ExpertClient(expert, clock, self.events) for expert in settings.experts
         }
         self.serving = self._make_serving(router)
-        self._sessions.set_experts(router.expert_names)
         self._dropped = 0
-        self._reloading = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def in_flight(self) -> int:
         """Requests that this worker serves."""
-        return int(self._row[0])
+        return len(self.running)
 
-    @property
-    def total_in_flight(self) -> int:
-        """Requests that all workers serve."""
-        return int(self._counters.total(0))
+    def run_in_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run something until the application stops."""
+        self._tasks.append(asyncio.create_task(coroutine))
 
-    def count_in_flight(self, by: int) -> None:
-        """A request began (1) or ended (-1)."""
-        self._row[0] += by
-        self.metrics.add("mild_in_flight", by=by)
-
-    def expert_states(self) -> dict[str, dict[str, Any]]:
-        """By expert: its breaker for everybody, keys whose own one is open, seconds of cool-down."""
-        clients = self.clients.items()
-        return {
-            "breakers": {name: client.state() for name, client in clients},
-            "open_keys": {name: client.open_keys() for name, client in clients},
-            "cool_downs": {name: client.cool_down() for name, client in clients},
-        }
+    def asked_last(self) -> dict[str, bool]:
+        """By expert: whether it is asked after the others, for every request."""
+        states = {}
+        for name, client in self.clients.items():
+            states[name] = client.health.is_last_for_everybody()
+        return states
 
     def not_ready(self) -> str | None:
         """Why every request would be answered with 503, as a code; None if one may be served."""
@@ -151,11 +126,7 @@ class AppContext:
             return "draining"
         if self.access.refuses_all:
             return "store_unavailable"
-        clients = self.clients.values()
-        if any(client.is_available() for client in clients):
-            return None
-        cooling = any(client.cool_down() for client in clients)
-        return "experts_cooling_down" if cooling else "experts_unavailable"
+        return None
 
     def refused(self, refusal: Refusal) -> None:
         """Count and log a request that was refused before the ledger."""
@@ -186,13 +157,14 @@ class AppContext:
             self.ledger.start()
         except Exception as error:
             self.failure = error
+            self.on_failure(error)
             raise
         self.ledger.register(self.serving.fingerprint, self.serving.selector.names)
         self.metrics.put("mild_workers", value=1)
         self._publish()
-        self._tasks = [asyncio.create_task(self._publish_forever())]
-        if self.drift.enabled and self._worker == 0:
-            self._tasks.append(asyncio.create_task(self._watch_drift()))
+        self.run_in_background(self._publish_forever())
+        if self.drift.enabled:
+            self.run_in_background(self._watch_drift())
 
     async def stop(self) -> None:
         """Close everything; nothing that was accepted is lost from the ledger."""
@@ -204,10 +176,11 @@ class AppContext:
         for task in self._tasks:
             task.cancel()
         self._publish()
-        self.events.write(least_seconds=0.0)
+        self.events.write(min_seconds=0.0)
         self.metrics.put("mild_workers", value=0)
         for client in self.clients.values():
             await client.http.close()
+        await self._sessions.close()
         await self.access.close()
         await asyncio.to_thread(self.ledger.close)
         if self.tracing is not None:
@@ -216,28 +189,25 @@ class AppContext:
     async def reload(self, load: Callable[[], Router]) -> str:
         """Load another router beside the one that serves, and swap them; its fingerprint.
 
-        The old one stays if that fails.
+        The old one stays if that fails. Requests that have begun end with the router they began with.
         """
-        # One after the other: what was read last must be what serves.
-        async with self._reloading:
-            try:
-                router = await asyncio.to_thread(load)
-                serving = await asyncio.to_thread(self._make_serving, router)
-            except BaseException:
-                self.metrics.add("mild_reloads_total", "failed")
-                raise
-            before, self.serving = self.serving, serving
-            self.ledger.register(serving.fingerprint, serving.selector.names)
-            self._sessions.set_experts(serving.selector.names)
-            if self.board is not None:
-                self.board.take(router)
-            for client in self.clients.values():
-                client.end_cool_down()
-            # A new candidate beside the same router says nothing about the flags.
-            if serving.fingerprint != before.fingerprint or serving.candidate == before.candidate:
-                self.drift.restart()
-            self.metrics.add("mild_reloads_total", "ok")
+        router = await asyncio.to_thread(load)
+        serving = await asyncio.to_thread(self._make_serving, router)
+        self.router_trouble = None
+        if serving.versions == self.serving.versions:
             return serving.fingerprint
+        self.serving = serving
+        self.ledger.register(serving.fingerprint, serving.selector.names)
+        if self.board is not None:
+            self.board.take(router)
+        self.metrics.add("mild_reloads_total", "ok")
+        return serving.fingerprint
+
+    def refuse_router(self, reason: str) -> None:
+        """Say that a new version of the router cannot be used; the old one goes on serving."""
+        self.router_trouble = reason
+        self.metrics.add("mild_reloads_total", "failed")
+        logger.error("the new router was refused, and the old one still serves: %s", reason)
 
     def _make_serving(self, router: Router) -> Serving:
         check_against(self.settings, router)
@@ -249,8 +219,10 @@ class AppContext:
         selector = ExpertSelector(
             router, routing, sessions, self._seed, self.settings.experts, candidate
         )
-        tried = None if candidate is None else candidate.info.fingerprint
-        return Serving(selector, router.info.fingerprint or "unsaved", tried)
+        candidate_fingerprint = None
+        if candidate is not None:
+            candidate_fingerprint = candidate.info.fingerprint
+        return Serving(selector, router.info.fingerprint or "unsaved", candidate_fingerprint)
 
     async def _publish_forever(self) -> None:
         while True:
@@ -273,27 +245,27 @@ class AppContext:
 
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""
-        metrics, ledger = self.metrics, self.ledger
-        states = self.expert_states()
-        for name in self.clients:
-            state = STATES.index(states["breakers"][name])
-            metrics.put("mild_breaker_state", name, value=state)
-            metrics.put("mild_breaker_open_keys", name, value=states["open_keys"][name])
-            metrics.put("mild_cool_down_seconds", name, value=states["cool_downs"][name])
+        metrics = self.metrics
+        ledger = self.ledger
+        asked_last = self.asked_last()
+        for name, is_last in asked_last.items():
+            metrics.put("mild_expert_asked_last", name, value=float(is_last))
         metrics.add("mild_ledger_dropped_total", by=ledger.dropped - self._dropped)
         self._dropped = ledger.dropped
         metrics.put("mild_ledger_waiting", value=ledger.waiting)
         metrics.put("mild_ledger_waiting_bytes", value=ledger.waiting_bytes)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
         metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
+        metrics.put("mild_router_trouble", value=float(self.router_trouble is not None))
         ledger.published = {
             "router": self.serving.fingerprint,
+            "router_trouble": self.router_trouble,
             "in_flight": self.in_flight,
-            **states,
+            "asked_last": asked_last,
             "capacity": {
                 name: {
-                    "in_flight": client.capacity.in_flight,
-                    "max_in_flight": client.expert.max_in_flight,
+                    "in_flight": client.limiter.in_flight,
+                    "max_in_flight": client.limiter.max_in_flight,
                 }
                 for name, client in self.clients.items()
             },

@@ -42,85 +42,118 @@ class FeedbackEndpoint:
     async def take(self, request: Request) -> Response:
         """Read the body, and answer what was done with it."""
         caller: Caller = request.scope["mild.caller"]
-        settings, ledger = self._context.settings.ledger, self._context.ledger
+        settings = self._context.settings.ledger
         if settings.path is None:
             message = "Feedback is kept beside the ledger, and this gateway has none."
             raise Refusal(501, message, code="no_ledger")
-        own = replace(caller, name=f"feedback of {caller.name}", digest=b"feedback")
-        await self._context.access.admit(replace(own, requests_per_minute=PER_MINUTE))
-        given = _read(parse_body(await request.body()))
+        # Feedback has a rate limit of its own, so that it does not count towards the key's requests.
+        feedback_caller = replace(
+            caller,
+            name=f"feedback of {caller.name}",
+            digest=b"feedback",
+            requests_per_minute=PER_MINUTE,
+        )
+        await self._context.access.admit(feedback_caller)
+        judgement = _read(parse_body(await request.body()))
         if not settings.keep_text:
-            given = replace(given, comment=None)
+            judgement = replace(judgement, comment=None)
         for pause in (*PAUSES, 0.0):
-            found = None
-            # Of a ledger that cannot be written, one at a time finds out whether it can be again.
-            is_lost = ledger.trouble is not None and self._writing.locked()
-            try:
-                if not is_lost:
-                    async with self._writing:
-                        found = await asyncio.to_thread(_judge, settings.path, caller, given)
-            except (DatabaseError, DataFileError):
-                is_lost = True
-                break
-            if found is not None:
-                return JSONResponse(found)
+            answer = await self._write(settings.path, caller, judgement)
+            if answer is not None:
+                return JSONResponse(answer)
             await asyncio.sleep(pause)
-        # Trouble that lasts: the row may wait in memory.
-        if is_lost or ledger.trouble is not None:
-            message = "The ledger cannot be used at the moment; nothing was written."
-            raise Refusal(503, message, code="ledger_unavailable", retry_after=1.0)
+        if self._context.ledger.trouble is not None:
+            # Trouble that lasts: the row may wait in memory.
+            raise _ledger_unavailable()
         message = "The ledger has no request of this id; it may have been deleted."
         raise Refusal(404, message, code="unknown_request", param="request_id")
+
+    async def _write(
+        self, path: Location, caller: Caller, judgement: Feedback
+    ) -> dict[str, Any] | None:
+        """What was done with a judgement; None while the ledger does not have its request."""
+        # Of a ledger that cannot be written, one at a time finds out whether it can be again.
+        if self._context.ledger.trouble is not None and self._writing.locked():
+            return None
+        try:
+            async with self._writing:
+                return await asyncio.to_thread(_judge, path, caller, judgement)
+        except (DatabaseError, DataFileError):
+            raise _ledger_unavailable() from None
+
+
+def _ledger_unavailable() -> Refusal:
+    message = "The ledger cannot be used at the moment; nothing was written."
+    return Refusal(503, message, code="ledger_unavailable", retry_after=1.0)
 
 
 def _read(document: dict[str, Any]) -> Feedback:
     """Feedback on an answer of a request; whose answer, the ledger knows."""
-    given: list[Any] = list(map(document.get, ("request_id", "comment", "correct", "score")))
-    name, comment, correct, score = given
-    is_one = (score is None) != (correct is None)
-    is_number = score is None or (type(score) in (int, float) and 0 <= score <= 1)
-    rules = {
-        "request_id": (bool(name) and isinstance(name, str), "the header x-mild-request-id"),
-        "comment": (isinstance(comment, str | None), "text"),
-        "correct": (isinstance(correct, bool | None), "true or false"),
-        "score": (is_one and is_number, "a number in [0, 1], or left out where correct is given"),
-    }
-    for field, (holds, rule) in rules.items():
-        if not holds:
-            message = f"{field} must be {rule}."
-            raise Refusal(400, message, code="invalid_feedback", param=field)
-    value = float(correct if score is None else score)
-    return check_feedback(Feedback(name, "", "client", value, None, time.time(), comment))
+    request_id = document.get("request_id")
+    comment = document.get("comment")
+    correct = document.get("correct")
+    score: Any = document.get("score")
+    if not isinstance(request_id, str) or not request_id:
+        raise _invalid("request_id", "the header x-mild-request-id")
+    if not isinstance(comment, str | None):
+        raise _invalid("comment", "text")
+    if not isinstance(correct, bool | None):
+        raise _invalid("correct", "true or false")
+    if score is None and correct is not None:
+        score = float(correct)
+    elif correct is not None or type(score) not in (int, float) or not 0 <= score <= 1:
+        raise _invalid("score", "a number in [0, 1], or left out where correct is given")
+    return check_feedback(
+        Feedback(request_id, "", "client", float(score), None, time.time(), comment)
+    )
 
 
-def _judge(place: Location, caller: Caller, given: Feedback) -> dict[str, Any] | None:
+def _invalid(field: str, rule: str) -> Refusal:
+    return Refusal(400, f"{field} must be {rule}.", code="invalid_feedback", param=field)
+
+
+def _judge(path: Location, caller: Caller, judgement: Feedback) -> dict[str, Any] | None:
     """Write feedback on a request of this caller in one transaction; None if there is no such request."""
-    row, known = decisions.c, feedback.c
+    row = decisions.c
     with (
-        closing(open_database(place, patience=PATIENCE)) as database,
+        closing(open_database(path, patience=PATIENCE)) as database,
         database.transaction() as connection,
     ):
-        query = sa.select(row.key, row.expert, row.status)
-        found = connection.execute(query.where(row.request_id == given.request_id)).first()
-        if found is None:
+        query = sa.select(row.key, row.time, row.expert, row.status)
+        request = connection.execute(query.where(row.request_id == judgement.request_id)).first()
+        if request is None:
             return None
-        if found.key != caller.name and not caller.admin:
+        # A key that was added again under an old name did not make the requests before.
+        is_own_request = request.key == caller.name and request.time >= caller.created
+        if not is_own_request and not caller.admin:
             message = "Only the key that made a request, or an admin key, may judge its answer."
             raise Refusal(403, message, code="foreign_request", param="request_id")
-        if found.expert is None or found.status >= 400:
+        if request.expert is None or request.status >= 400:
             message = "This request has no answer that could be judged."
             raise Refusal(409, message, code="no_answer", param="request_id")
-        query = sa.select(known.score, known.comment).where(
-            known.request_id == given.request_id,
-            known.expert == found.expert,
-            known.source == given.source,
-        )
-        before = connection.execute(query).first()
-        result = "created" if before is None else "replaced"
-        if before is not None and tuple(before) == (given.score, given.comment):
-            result = "unchanged"
+        result = _result(connection, judgement, request.expert)
         # Not written if the request was deleted meanwhile.
-        elif not write_feedback(connection, [given])["written"]:
+        if result != "unchanged" and not write_feedback(connection, [judgement])["written"]:
             return None
-    said = {"request_id": given.request_id, "expert": found.expert, "score": given.score}
-    return {**said, "result": result}
+    return {
+        "request_id": judgement.request_id,
+        "expert": request.expert,
+        "score": judgement.score,
+        "result": result,
+    }
+
+
+def _result(connection: sa.Connection, judgement: Feedback, expert: str) -> str:
+    """What writing a judgement does: "created", "replaced" or "unchanged"."""
+    row = feedback.c
+    query = sa.select(row.score, row.comment).where(
+        row.request_id == judgement.request_id,
+        row.expert == expert,
+        row.source == judgement.source,
+    )
+    earlier = connection.execute(query).first()
+    if earlier is None:
+        return "created"
+    if tuple(earlier) == (judgement.score, judgement.comment):
+        return "unchanged"
+    return "replaced"

@@ -16,7 +16,8 @@ from typing import Any
 
 from mild_gateway import grading
 from mild_gateway.experts.expert import Expert
-from mild_gateway.experts.prices import Usage, asked_answers
+from mild_gateway.experts.expert_client import ExpertClient
+from mild_gateway.experts.prices import asked_answers
 from mild_gateway.experts.translation.fields import CHAT
 from mild_gateway.experts.translation.streams import AnswerReader
 from mild_gateway.ledger.feedback import Feedback
@@ -25,14 +26,17 @@ from mild_gateway.refusals import Refusal
 from mild_gateway.selection.needs import missing_of, request_needs
 from mild_gateway.selection.selector import Selection
 from mild_gateway.selection.text import turn_text, turns_of
-from mild_gateway.server.calls import RequestCalls
+from mild_gateway.server.calls import Calls
 from mild_gateway.server.completion_request import CompletionRequest
 from mild_gateway.server.context import AppContext
 
 # Answers to longer requests are not graded: what waits is held in memory.
 MAX_REQUEST_BYTES = 262_144
 # Answers of a worker that wait for their grade, and grades at a time.
-MAX_WAITING, MAX_IN_FLIGHT = 100, 4
+MAX_WAITING = 100
+MAX_IN_FLIGHT = 4
+# Share of the answers that is graded, of those whose expert was drawn: they are few, and tell most.
+EXPLORED_SHARE = 1.0
 # Seconds that grades under way have at the end.
 STOP_SECONDS = 3.0
 
@@ -52,7 +56,8 @@ class PickedAnswer:
 
     def give(self, name: str | None, expert: Expert) -> Callable[[dict[str, Any]], None]:
         """What takes the documents of the answer that the client gets, where they were not read yet."""
-        self.given, reader = name or expert.name, AnswerReader(expert.api, cuts=True)
+        reader = AnswerReader(expert.api, shortens=True)
+        self.given = name or expert.name
         self.readers.setdefault(self.given, reader)
         return reader.add
 
@@ -63,11 +68,15 @@ class Grader:
     def __init__(self, context: AppContext) -> None:
         settings = context.settings.grading
         assert settings is not None
-        self._context, self._settings = context, settings
-        exact = settings.method == "exact"
-        self._references = grading.read_references(settings) if exact else {}
-        # Who grades.
-        self._client = None if exact else context.clients[settings.expert or ""]
+        self._context = context
+        self._settings = settings
+        self._references: dict[str, Any] = {}
+        # The expert that grades; without one, the references do.
+        self._client: ExpertClient | None = None
+        if settings.method == "exact":
+            self._references = grading.read_references(settings)
+        else:
+            self._client = context.clients[settings.expert or ""]
         self._limit = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting = 0
@@ -75,14 +84,17 @@ class Grader:
 
     def pick(self, selection: Selection, request: CompletionRequest) -> PickedAnswer | None:
         """Pick the answer to a request, or not, by a random number: before anything of it is known."""
-        settings = self._settings
-        rate = settings.explored_share if selection.explored else settings.share
+        rate = self._settings.share
+        if selection.explored:
+            rate = EXPLORED_SHARE
         if random.random() >= rate or self._closed or selection.chosen is None:
             return None
         # Of several answers to one request none is the answer.
         if asked_answers(request.document) > 1 or request.size > MAX_REQUEST_BYTES:
             return None
-        subject = None if self._is_judge(selection.chosen) else self._subject(request)
+        if self._is_judge(selection.chosen):
+            return None
+        subject = self._subject(request)
         if subject is None:
             return None
         if self._waiting >= MAX_WAITING:
@@ -93,13 +105,18 @@ class Grader:
 
     def offer(self, picked: PickedAnswer, record: Record) -> None:
         """Grade what was picked, if it came whole; never waits."""
-        given, expert = picked.readers.pop(picked.given or "", None), record.expert
+        expert = record.expert
+        given = picked.readers.pop(picked.given or "", None)
         is_whole = record.outcome == "ok" and not self._closed
         if given is None or expert is None or not is_whole or self._is_judge(expert):
             self._waiting -= 1
             return
-        # References grade all answers of a cascade; another one of the same expert has no row of its own.
-        answers = {**(picked.readers if self._client is None else {}), expert: given}
+        answers: dict[str, AnswerReader] = {}
+        if self._client is None:
+            # References grade all answers of a cascade.
+            answers.update(picked.readers)
+        # Of two answers of one expert, which have one row, the given one is graded.
+        answers[expert] = given
         task = asyncio.create_task(self._grade(picked, answers, record.request_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -119,8 +136,8 @@ class Grader:
 
     def _lose(self, reason: str) -> None:
         self._context.metrics.add("mild_grading_failed_total", reason)
-        said = f"Answers that were picked are not graded: {reason} (docs/guides/learning.md)."
-        self._context.events.note(("grading", reason), said, code=f"grading_{reason}")
+        message = f"Answers that were picked are not graded: {reason} (docs/guides/learning.md)."
+        self._context.events.note(("grading", reason), message, code=f"grading_{reason}")
 
     def _subject(self, request: CompletionRequest) -> Any:
         """What is needed of a request to grade its answer; None if it cannot be graded."""
@@ -129,7 +146,9 @@ class Grader:
         document = request.document
         if self._settings.method == "agreement":
             needs = request_needs(document, request.bytes_in)
-            return None if missing_of(self._client.expert, needs) else request
+            if missing_of(self._client.expert, needs):
+                return None
+            return request
         turns = turns_of(document)
         if len(turns) < 2:
             return request.text
@@ -146,8 +165,10 @@ class Grader:
                         self._lose("unreadable")
                         continue
                     score = await self._score(picked.subject, reader.content)
-                    row = (request_id, expert, "grader", score, picked.rate, time.time())
-                    context.ledger.judge(Feedback(*row))
+                    now = time.time()
+                    context.ledger.judge(
+                        Feedback(request_id, expert, "grader", score, picked.rate, now)
+                    )
         except UngradedError as error:
             self._lose(str(error))
         except Refusal:
@@ -156,8 +177,8 @@ class Grader:
             self._lose("stopped")
         except Exception as error:
             context.metrics.add("mild_errors_total")
-            said = f"Error while an answer was graded: {type(error).__name__}."
-            context.events.note(("grading", "error"), said, error=error)
+            message = f"Error while an answer was graded: {type(error).__name__}."
+            context.events.note(("grading", "error"), message, error=error)
         finally:
             self._waiting -= 1
 
@@ -169,11 +190,13 @@ class Grader:
             document.pop("stream_options", None)
             other = await self._ask(subject.endpoint, document)
             return float(grading.agree(answer, other))
-        said = answer if isinstance(answer, str) else json.dumps(answer)
+        if not isinstance(answer, str):
+            answer = json.dumps(answer)
         # Of the bytes of the longest answer, any may take two.
         longest = 2 * grading.ANSWER_BYTES * self._settings.rubric.count("{answer}")
-        most = len(_body(self._judge_request(subject, ""))) + longest
-        score = grading.read_score(await self._ask(CHAT, self._judge_request(subject, said), most))
+        most_bytes = len(_body(self._judge_request(subject, ""))) + longest
+        reply = await self._ask(CHAT, self._judge_request(subject, answer), most_bytes)
+        score = grading.read_score(reply)
         if score is None:
             raise UngradedError("unreadable")
         return score
@@ -181,22 +204,28 @@ class Grader:
     def _judge_request(self, query: str, answer: str) -> dict[str, Any]:
         assert self._client is not None
         prompt = grading.judge_prompt(self._settings.rubric, query, answer)
-        limit = {self._client.expert.max_tokens_field: self._settings.max_tokens}
-        return {"model": "mild", "messages": [{"role": "user", "content": prompt}], **limit}
+        return {
+            "model": "mild",
+            "messages": [{"role": "user", "content": prompt}],
+            self._client.expert.max_tokens_field: grading.REPLY_TOKENS,
+        }
 
     async def _ask(self, endpoint: str, document: dict[str, Any], most_bytes: int = 0) -> Any:
         """What the expert answers; what it may cost, for ``most_bytes`` at least, is reserved before."""
-        context, client = self._context, self._client
+        context = self._context
+        client = self._client
         assert client is not None
         assert context.access.grader is not None
         request = CompletionRequest([], endpoint, context.redact(_body(document)), "last")
-        calls = RequestCalls(context, context.access.grader, request, None)
+        calls = Calls(context, context.access.grader, request, None)
         call = calls.new()
         try:
-            size = max(most_bytes + client.expert.own_bytes, request.bytes_for(client.expert))
-            usage = Usage(size, request.max_tokens(client.expert))
+            request.check_price(client.expert)
+            bounds = request.bounds(client.expert)
+            tokens_in = max(most_bytes + client.expert.own_bytes, bounds.tokens_in)
+            dollars = client.expert.price.at_most(bounds._replace(tokens_in=tokens_in))
             is_lost = context.access.trouble is not None
-            if is_lost or not await calls.reserve(client.expert.price.of(usage)):
+            if is_lost or not await calls.reserve(dollars):
                 raise UngradedError("budget")
             response = await calls.ask(call, [client])
             if response.document is None:
@@ -207,8 +236,8 @@ class Grader:
                 raise UngradedError("unreadable")
             return reader.content
         finally:
-            if call.response is not None:
-                call.response.close()
+            if call.answer is not None:
+                call.answer.close()
             dollars = calls.charge(call)[1] or 0.0
             calls.forget_answers()
             calls.settle(dollars)

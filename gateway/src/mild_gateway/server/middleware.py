@@ -1,12 +1,14 @@
-"""Checks before a request is handled: Host, browsers, proxies, size of the body, requests in flight."""
+"""Checks before a request is handled: Host, browsers, proxies, keys, requests in flight, the body."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import random
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +19,14 @@ from mild_gateway.access.keys import ANONYMOUS, invalid_key
 from mild_gateway.config import Settings
 from mild_gateway.experts.expert import is_loopback
 from mild_gateway.refusals import Refusal
-from mild_gateway.server.body import FairLimit
+from mild_gateway.server.body import LimitedBody, Message, Receive, body_too_large
+from mild_gateway.server.in_flight import RequestsInFlight
 
 if TYPE_CHECKING:
     from mild_gateway.server.context import AppContext
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 COMPLETIONS = {
@@ -38,7 +39,9 @@ COMPLETIONS = {
 # Paths whose requests count: towards the requests per minute of their key, and those in flight.
 _COUNTED = {*COMPLETIONS, "/v1/route", "/v1/feedback", "/v1/messages/count_tokens"}
 # These say nothing that matters, and are asked for under any name.
-_OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
+_OPEN_PATHS = ("/health", "/health/live", "/health/ready")
+# The page holds no figures, and asks for a key itself.
+_PAGE_PATH = "/"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 # Headers that proxies and tunnels add.
 _PROXY_HEADER = re.compile(
@@ -55,16 +58,21 @@ def refusal_response(refusal: Refusal, path: str = "") -> Response:
 def error_response(context: AppContext, error: Exception, path: str) -> Response:
     """The answer to a request that met an error of our own, which is counted and logged."""
     context.metrics.add("mild_errors_total")
-    said = "error while serving a request"
-    context.events.note(("internal", type(error).__name__), said, logging.ERROR, error)
+    event = ("internal", type(error).__name__)
+    context.events.note(event, "error while serving a request", logging.ERROR, error)
     message = "The gateway failed to serve this request."
     return refusal_response(Refusal(500, message, code="internal_error"), path)
 
 
 def authorization_of(headers: Headers) -> str | None:
     """The value of ``Authorization``, or the key in ``x-api-key`` in its form."""
+    authorization = headers.get("authorization")
+    if authorization:
+        return authorization
     key = headers.get("x-api-key")
-    return headers.get("authorization") or (None if key is None else f"Bearer {key}")
+    if key is None:
+        return None
+    return f"Bearer {key}"
 
 
 def name_request(number: bytes | None = None) -> str:
@@ -86,10 +94,10 @@ class RequestGuard:
         settings = context.settings
         self._hosts = HostCheck(settings)
         self._proxies = ProxyCheck(settings)
-        self._max_body = settings.limits.max_body_bytes
-        limits, one_caller = settings.limits, lambda: context.access.has_one_caller
-        self._places = FairLimit(limits.max_in_flight, one_caller, settings.workers)
-        self._bytes = FairLimit(limits.max_bytes_in_flight, one_caller)
+        self._limits = settings.limits
+        self._in_flight = RequestsInFlight(
+            settings.limits.max_in_flight, lambda: context.access.has_one_caller
+        )
         # Without a key because the gateway is reached from this machine alone; a proxy makes that untrue.
         self._trusts_machine = settings.access.require_key is None and not settings.requires_key
 
@@ -97,46 +105,85 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        counts = scope["method"] == "POST" and scope["path"] in _COUNTED
-        context, caller = self._context, ""
         headers = Headers(raw=scope["headers"])
-        forwarded = any(_PROXY_HEADER.match(name) for name in headers)
-        send = _naming(send, headers.get("x-request-id", ""))
+        send = self._named_answers(send, headers.get("x-request-id", ""))
+        is_counted = scope["method"] == "POST" and scope["path"] in _COUNTED
         try:
-            self._hosts.check(scope)
-            scope["mild.local"] = self._proxies.is_local(scope, forwarded)
-            if forwarded and self._trusts_machine and not scope["mild.local"]:
-                self._check_key(scope, headers)
-            # A path has one spelling: what a proxy refuses must not come in under another.
-            encoded = b"%" in scope.get("raw_path", b"")
-            if encoded and not scope["path"].startswith("/v1/models/"):
-                raise Refusal(404, "There is no such endpoint.", code="not_found")
-            if int(headers.get("content-length") or 0) > self._max_body:
-                raise _body_too_large(self._max_body)
-            if counts:
-                found = context.access.identify(authorization_of(headers))
-                await context.access.admit(found)
-                scope["mild.caller"], caller = found, found.scope
-            elsewhere = context.total_in_flight - context.in_flight
-            if counts and not self._places.take(caller, 1, elsewhere):
-                message = "The gateway has no room for another request of this key at the moment."
-                raise Refusal(429, message, code="overloaded", retry_after=1.0)
+            self._check(scope, headers)
+            if is_counted:
+                await self._admit(scope, headers)
         except Refusal as refusal:
-            context.refused(refusal)
+            self._context.refused(refusal)
             await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
-        body = LimitedBody(receive, self._max_body, self._bytes, caller)
-        context.count_in_flight(int(counts))
-        try:
+        body = LimitedBody(receive, self._limits)
+        if not is_counted:
             await self._app(scope, body, send)
+            return
+        with self._counting(scope):
+            await self._app(scope, body, send)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what must not come in, whoever asks."""
+        self._hosts.check(scope)
+        is_forwarded = any(_PROXY_HEADER.match(name) for name in headers)
+        scope["mild.local"] = self._proxies.is_local(scope, is_forwarded)
+        if is_forwarded and self._trusts_machine and not scope["mild.local"]:
+            self._check_key(scope, headers)
+        # A path has one spelling: what a proxy refuses must not come in under another.
+        is_encoded = b"%" in scope.get("raw_path", b"")
+        if is_encoded and not scope["path"].startswith("/v1/models/"):
+            raise Refusal(404, "There is no such endpoint.", code="not_found")
+        if int(headers.get("content-length") or 0) > self._limits.max_body_bytes:
+            raise body_too_large(self._limits.max_body_bytes)
+
+    async def _admit(self, scope: Scope, headers: Headers) -> None:
+        """Check key and rate, and take a place among the requests in flight."""
+        access = self._context.access
+        caller = access.identify(authorization_of(headers))
+        await access.admit(caller)
+        scope["mild.caller"] = caller
+        if not self._in_flight.enter(caller.scope):
+            message = "The gateway has no room for another request of this key at the moment."
+            raise Refusal(429, message, code="overloaded", retry_after=1.0)
+
+    @contextmanager
+    def _counting(self, scope: Scope) -> Iterator[None]:
+        """Count a request that was admitted, and give its place back when it has ended."""
+        context = self._context
+        task = asyncio.current_task()
+        assert task is not None
+        context.running.add(task)
+        context.metrics.add("mild_in_flight")
+        try:
+            yield
         finally:
-            body.release()
-            context.count_in_flight(-int(counts))
-            if counts:
-                self._places.give_back(caller, 1)
+            context.running.discard(task)
+            context.metrics.add("mild_in_flight", by=-1)
+            self._in_flight.leave(scope["mild.caller"].scope)
+
+    def _named_answers(self, send: Send, client_id: str) -> Send:
+        """A ``send`` that adds ``x-request-id``: the client's, if valid, or the gateway's own id.
+
+        While the gateway stops, it adds ``Connection: close``, too: the next request should go elsewhere.
+        """
+
+        async def send_named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = Headers(raw=message.get("headers", []))
+                request_id = client_id
+                if not _REQUEST_ID.fullmatch(client_id):
+                    request_id = headers.get("x-mild-request-id") or name_request()
+                added = [(b"x-request-id", request_id.encode("latin-1"))]
+                if self._context.draining:
+                    added.append((b"connection", b"close"))
+                message["headers"] = [*headers.raw, *added]
+            await send(message)
+
+        return send_named
 
     def _check_key(self, scope: Scope, headers: Headers) -> None:
-        if scope["path"] in _OPEN_PATHS:
+        if scope["path"] in _OPEN_PATHS or scope["path"] == _PAGE_PATH:
             return
         caller = self._context.access.identify(authorization_of(headers))
         if caller.scope == ANONYMOUS:
@@ -146,57 +193,13 @@ class RequestGuard:
             )
 
 
-class LimitedBody:
-    """The ``receive`` of a request, with limits on the bytes that arrive by it."""
-
-    def __init__(self, receive: Receive, limit: int, held: FairLimit, caller: str = "") -> None:
-        self._receive = receive
-        self._limit = limit
-        self._bytes = held
-        self._caller = caller
-        self._size = 0
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        size = len(message.get("body", b""))
-        if self._size + size > self._limit:
-            raise _body_too_large(self._limit)
-        if size and not self._bytes.take(self._caller, size):
-            said = "The gateway has no memory for another request of this key at the moment."
-            raise Refusal(503, said, code="overloaded", retry_after=1.0)
-        self._size += size
-        return message
-
-    def release(self) -> None:
-        """The request has ended."""
-        if self._size:
-            self._bytes.give_back(self._caller, self._size)
-
-
-def _body_too_large(limit: int) -> Refusal:
-    return Refusal(413, f"The body must have at most {limit} bytes.", code="request_too_large")
-
-
-def _naming(send: Send, given: str) -> Send:
-    """A ``send`` that adds ``x-request-id``: what the client gave, if valid, or the gateway's own id."""
-
-    async def send_named(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = Headers(raw=message.get("headers", []))
-            own = headers.get("x-mild-request-id") or name_request()
-            name = given if _REQUEST_ID.fullmatch(given) else own
-            message["headers"] = [*headers.raw, (b"x-request-id", name.encode("latin-1"))]
-        await send(message)
-
-    return send_named
-
-
 class ProxyCheck:
     """Tells whether a request was made on this machine, or came to it through a proxy."""
 
     def __init__(self, settings: Settings) -> None:
         self._trusted = settings.server.trusted_proxies
-        self._trusts_loopback = settings.access.trust_loopback
+        # Where keys are required, a proxy on this machine must not open what is for this machine.
+        self._trusts_loopback = settings.access.require_key is not True
 
     def is_local(self, scope: Scope, forwarded: bool) -> bool:
         """Whether the client is on this machine; one whom only an unknown proxy knows is not."""
@@ -253,33 +256,40 @@ class HostCheck:
     def check(self, scope: Scope) -> None:
         """Refuse with 400 what names no host, with 403 what only a page of another site would send."""
         headers = Headers(raw=scope["headers"])
-        hosts, site, origin = (
-            headers.getlist("host"),
-            headers.get("sec-fetch-site"),
-            headers.get("origin"),
-        )
-        least = 0 if scope.get("http_version") == "1.0" else 1
-        if not least <= len(hosts) <= 1 or not all(map(_HOST.fullmatch, hosts)):
-            message = "A request must have one valid Host header."
-            raise Refusal(400, message, code="invalid_host", headers={"Connection": "close"})
+        host = self._host_of(scope, headers)
         if not self._needs_no_key or scope["path"] in _OPEN_PATHS:
             return
-        if hosts and self._local:
-            self._check_local(hosts[0])
-        foreign = site in ("cross-site", "same-site")
+        if host and self._local:
+            self._check_local(host)
+        origin = headers.get("origin")
+        site = headers.get("sec-fetch-site")
+        is_foreign = site in ("cross-site", "same-site")
         if origin is not None and site is None:
-            foreign = origin.partition("://")[2].lower() != "".join(hosts).lower()
+            is_foreign = origin.partition("://")[2].lower() != host.lower()
         # The page itself may be reached by a link.
-        if foreign and origin not in self._origins and scope["path"] != "/":
+        if is_foreign and origin not in self._origins and scope["path"] != _PAGE_PATH:
             raise Refusal(
                 403,
                 "Pages of other sites may not use this gateway, because it requires no key.",
                 code="cross_site_request",
             )
 
+    def _host_of(self, scope: Scope, headers: Headers) -> str:
+        """The Host header; empty where HTTP/1.0 leaves it out."""
+        hosts = headers.getlist("host")
+        if not hosts and scope.get("http_version") == "1.0":
+            return ""
+        if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+            message = "A request must have one valid Host header."
+            raise Refusal(400, message, code="invalid_host", headers={"Connection": "close"})
+        return hosts[0]
+
     def _check_local(self, host: str) -> None:
         text = host.lower()
-        name = text[1:].partition("]")[0] if text[0] == "[" else text.partition(":")[0].rstrip(".")
+        if text.startswith("["):
+            name = text[1:].partition("]")[0]
+        else:
+            name = text.partition(":")[0].rstrip(".")
         if not (name == self._host or is_loopback(name) or name.endswith(".localhost")):
             raise Refusal(
                 403,

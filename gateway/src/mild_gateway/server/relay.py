@@ -13,14 +13,13 @@ from typing import Any
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.events import event_data
 from mild_gateway.experts.expert import Expert
-from mild_gateway.experts.json_edit import EVENT_LIMITS, parse_object, replace_model
+from mild_gateway.experts.json_edit import parse_object, replace_model
 from mild_gateway.experts.prices import UsageMeter
-from mild_gateway.experts.redaction import StreamRedactor
 from mild_gateway.experts.translation.answers import translate_error
 from mild_gateway.experts.translation.fields import RESPONSES, TranslationError, is_native
 from mild_gateway.experts.translation.streams import MessageReader, StreamTranslator
 from mild_gateway.refusals import Refusal
-from mild_gateway.server.attempts import UpstreamResponse, is_error, read_aside
+from mild_gateway.server.expert_answer import ExpertAnswer, is_error, read_aside
 
 _FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
 # Other requests may go on after so many bytes.
@@ -29,24 +28,27 @@ YIELD_BYTES = 32_768
 USAGE_SECONDS = 1.0
 
 
-def client_error_content(response: UpstreamResponse, endpoint: str) -> bytes:
+def client_error_content(answer: ExpertAnswer, endpoint: str) -> bytes:
     """An expert's error about the client's request, such as a text that is too long; JSON only."""
+    status = answer.response.status
     try:
-        document = parse_object(response.content)
-        if not is_native(endpoint, response.client.expert.api):
-            document = translate_error(endpoint, response.response.status, document)
+        document = parse_object(answer.content)
+        if not is_native(endpoint, answer.client.expert.api):
+            document = translate_error(endpoint, status, document)
         # Written anew, so that no way of escaping hides a secret.
         return json.dumps(document, allow_nan=False).encode("ascii")
     except (ValueError, RecursionError):
-        message = f"The expert {response.client.name} refused the request."
-        return Refusal(response.response.status, message, code="client_error").body(endpoint)
+        message = f"The expert {answer.client.name} refused the request."
+        return Refusal(status, message, code="client_error").body(endpoint)
 
 
 def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) -> Translator | None:
     """What changes the events of a stream; None where only the model is renamed."""
     if not is_native(endpoint, expert.api):
         return StreamTranslator(endpoint, expert.api, expert.name, request)
-    return _MessageRelay(expert.name) if expert.api == "anthropic" else None
+    if expert.api == "anthropic":
+        return _MessageRelay(expert.name)
+    return None
 
 
 @dataclass(eq=False)
@@ -80,10 +82,9 @@ class StreamRelay:
     ``seen`` is called with each event of the expert.
     """
 
-    response: UpstreamResponse
+    answer: ExpertAnswer
     usage: UsageMeter
     strip: bool
-    redact: StreamRedactor
     translator: Translator | None = None
     seen: Callable[[dict[str, Any]], None] = lambda document: None
     # The model has finished, the answer is whole, and nothing follows.
@@ -99,13 +100,14 @@ class StreamRelay:
 
         ``write`` takes bytes and whether more follow.
         """
-        events = self.response.events
+        events = self.answer.events
         assert events is not None
-        event, self.response.first = self.response.first, b""
+        event = self.answer.first
+        self.answer.first = b""
         sent = 0
         while event:
             if changed := await read_aside(event, self._changed):
-                await write(await read_aside(changed, self.redact), True)
+                await write(changed, True)
                 sent += len(changed)
             if self._done:
                 break
@@ -124,18 +126,18 @@ class StreamRelay:
                 last = self.translator.finish()
             except TranslationError as error:
                 raise ExpertError("garbled", str(error)) from None
-        await write(self.redact(last, last=True), False)
+        await write(last, False)
 
     async def read_usage(self) -> None:
         """Count what has arrived for a client that has left, and wait for the usage if it comes next.
 
         Only a finished answer is waited for: an expert that is still writing must stop.
         """
-        events = self.response.events
+        events = self.answer.events
         assert events is not None
         with suppress(ExpertError, TimeoutError):
             async with asyncio.timeout(USAGE_SECONDS):
-                self._changed(self.response.first)
+                self._changed(self.answer.first)
                 while not self._done:
                     event = events.ready()
                     if not event and self._written and not self.usage.final:
@@ -147,27 +149,24 @@ class StreamRelay:
     def _changed(self, event: bytes) -> bytes:
         """The event as the client gets it; empty if it is left out."""
         data = event_data(event)
-        if not data:
-            return event if self.translator is None else b""
         if data == b"[DONE]":
             self._done = True
-            return event if self.translator is None else b""
+        if self._done or not data:
+            if self.translator is None:
+                return event
+            return b""
         if is_error(event, data):
             raise ExpertError("server", "an error within the stream")
         self._written = self._written or _FINISH.search(data) is not None
         if self.translator is not None:
             return self._translate(event, data, self.translator)
         try:
-            document = parse_object(data, EVENT_LIMITS)
+            document = parse_object(data)
         except ValueError:
             self.usage.add({}, self._written)
             return event
         self.seen(document)
-        choices = document.get("choices")
-        for one in choices if isinstance(choices, list) else ():
-            if isinstance(one, dict):
-                self._begun.add(str(one.get("index")))
-                self._ended |= {str(one.get("index"))} if one.get("finish_reason") else set()
+        self._note_choices(document)
         self._finished = self._written and self._begun <= self._ended
         self.usage.add(document, self._finished)
         if self.strip and document.get("usage") and not document.get("choices"):
@@ -175,11 +174,23 @@ class StreamRelay:
         start = event.find(b"{")
         if start < 0:
             return event
-        return event[:start] + replace_model(event[start:], self.response.client.name)
+        return event[:start] + replace_model(event[start:], self.answer.client.name)
+
+    def _note_choices(self, document: dict[str, Any]) -> None:
+        """Note which choices have begun and which have ended."""
+        choices = document.get("choices")
+        if not isinstance(choices, list):
+            return
+        for choice in choices:
+            if isinstance(choice, dict):
+                number = str(choice.get("index"))
+                self._begun.add(number)
+                if choice.get("finish_reason"):
+                    self._ended.add(number)
 
     def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
-            document = parse_object(data, EVENT_LIMITS)
+            document = parse_object(data)
             self.usage.add(document, self._written)
             self.seen(document)
             changed = translator.feed(document, event)
@@ -187,7 +198,8 @@ class StreamRelay:
             raise ExpertError("garbled", str(error)) from None
         if b'"usage"' in data:
             self.usage.read(translator.reader.usage, self._written)
-        self._finished, self._done = translator.reader.finished, translator.reader.done
+        self._finished = translator.reader.finished
+        self._done = translator.reader.done
         return changed
 
 
@@ -201,7 +213,11 @@ def error_event(
     """
     document = refusal.document(endpoint)
     if isinstance(translator, StreamTranslator) and endpoint == RESPONSES:
-        number, code = translator.numbered, refusal.code
-        event = {"type": "error", "sequence_number": number, "code": code, "param": None}
-        document |= {**event, "message": refusal.message}
+        document |= {
+            "type": "error",
+            "sequence_number": translator.next_sequence_number,
+            "code": refusal.code,
+            "param": None,
+            "message": refusal.message,
+        }
     return b"event: error\ndata: " + json.dumps(document).encode("ascii") + b"\n\n"

@@ -1,4 +1,4 @@
-"""Embedded data sets: digits, synthetic problems, and outcomes of questions.
+"""Embedded data sets: digits, synthetic problems, simulated experts, and outcomes of questions.
 
 >>> from mild.data.datasets import one_dimensional
 >>> data = one_dimensional(n_samples=500, random_state=0)
@@ -11,6 +11,14 @@ from pathlib import Path
 
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
+from mild.data.datasets.simulated_experts import (
+    expert_by_group,
+    expert_on_first_classes,
+    probabilistic_expert,
+    random_annotator,
+    with_missing_answers,
+    within_capacity,
+)
 from mild.data.datasets.synthetic import (
     RoutingData,
     class_densities,
@@ -32,11 +40,17 @@ __all__ = [
     "digits_scenario",
     "domains",
     "expert_accuracies",
+    "expert_by_group",
+    "expert_on_first_classes",
     "load_outcomes",
     "one_dimensional",
     "outcomes_file",
+    "probabilistic_expert",
+    "random_annotator",
     "region_of",
     "regions",
+    "with_missing_answers",
+    "within_capacity",
 ]
 
 
@@ -47,6 +61,11 @@ def outcomes_file() -> Path:
     each of them; ``scripts/`` has what was run, ``scripts/make_questions.py`` the questions. Latencies
     were measured; prices follow from counted tokens at made-up rates, in proportion to the models' sizes
     and as high as those of large models.
+
+    Returns
+    -------
+    pathlib.Path
+        A Parquet file.
 
     Examples
     --------
@@ -59,7 +78,17 @@ def outcomes_file() -> Path:
 
 
 def load_outcomes(where: Where = None) -> OutcomeTable:
-    """The table of ``outcomes_file``; ``where`` selects rows as in ``mild.read_outcomes``.
+    """The table of ``outcomes_file``.
+
+    Parameters
+    ----------
+    where : str, list of str or None, default=None
+        Conditions on the rows, as in ``mild.read_outcomes``; None for all rows.
+
+    Returns
+    -------
+    OutcomeTable
+        Questions, and the outcomes of three experts.
 
     Examples
     --------

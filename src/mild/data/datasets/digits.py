@@ -26,9 +26,22 @@ OTHERS_FRACTION = 0.01
 
 @dataclass(frozen=True, eq=False)
 class DigitsScenario:
-    """One expert setup on the digits: a half to train the router on, a half to test it on.
+    """One expert setup on the digits: a part to train the router on, a part to test it on.
 
-    ``rows`` of both are indices into the 1,797 digits.
+    Attributes
+    ----------
+    setup : {"I", "II", "III", "severe"}
+        How many classes each expert knows.
+    experts : {"synthetic", "real"}
+        How the experts answer.
+    cost : {"error", "error+coverage"}
+        What asking an expert costs.
+    random_state : int
+        Seed of the split and of the experts.
+    train : RoutingData
+        The digits to train on; its ``rows`` are indices into the 1,797 digits.
+    test : RoutingData
+        The digits to test on, likewise.
     """
 
     setup: str
@@ -58,6 +71,24 @@ def digits_scenario(
     Departs from the paper: digits of 8 x 8 pixels, divided by 16, in place of CIFAR and SVHN; the
     paper shows the severe setup with real experts and error only.
 
+    Parameters
+    ----------
+    setup : {"I", "II", "III", "severe"}, default="I"
+        How many classes each expert knows.
+    experts : {"synthetic", "real"}, default="synthetic"
+        How the experts answer.
+    cost : {"error", "error+coverage"}, default="error"
+        What asking an expert costs.
+    test_size : float, default=0.5
+        Share of the digits to test on.
+    random_state : int, default=0
+        Seed of the split and of the experts.
+
+    Returns
+    -------
+    DigitsScenario
+        Inputs, answers and costs of both parts.
+
     Examples
     --------
     >>> scenario = digits_scenario("I", random_state=0)
@@ -74,35 +105,62 @@ def digits_scenario(
     check_option("cost", cost, COSTS)
     check_share("test_size", test_size)
     pixels, labels = load_digits(return_X_y=True)
-    pixels, labels = pixels / 16.0, labels.astype(np.intp)
+    pixels = pixels / 16.0
+    labels = labels.astype(np.intp)
     rng = np.random.default_rng(random_state)
     train_rows, test_rows = train_test_split(
         np.arange(len(labels)), test_size=test_size, stratify=labels, random_state=random_state
     )
-    coverage = SETUPS[setup]
-    owner = np.repeat(np.arange(len(coverage)), coverage)
+    # Number of classes that each expert knows, and the expert that knows each class.
+    n_known = np.array(SETUPS[setup])
+    expert_of_class = np.repeat(np.arange(len(n_known)), n_known)
     if experts == "synthetic":
-        # Right on the own classes, uniform over all ten elsewhere (so right one time in ten).
-        guesses = rng.integers(0, N_CLASSES, size=(len(labels), len(coverage)))
-        knows = owner[labels][:, None] == np.arange(len(coverage))
-        answers = np.where(knows, labels[:, None], guesses)
+        answers = _synthetic_answers(expert_of_class, labels, rng)
     else:
-        answers = _trained_answers(owner, pixels, labels, train_rows, rng)
-    shares = np.array(coverage, dtype=np.float64) / N_CLASSES
-    betas = shares if cost == "error+coverage" else np.zeros_like(shares)
-    costs = cost_matrix(answers, labels, betas)
-    names = tuple(
-        f"digit {end - 1}" if count == 1 else f"digits {end - count}-{end - 1}"
-        for count, end in zip(coverage, np.cumsum(coverage), strict=True)
+        answers = _trained_answers(expert_of_class, pixels, labels, train_rows, rng)
+    betas = np.zeros(len(n_known))
+    if cost == "error+coverage":
+        betas = n_known / N_CLASSES
+    data = RoutingData(
+        X=pixels,
+        labels=labels,
+        predictions=answers,
+        costs=cost_matrix(answers, labels, betas),
+        betas=betas,
+        expert_names=_names_of(n_known),
+        rows=np.arange(len(labels)),
     )
-    data = RoutingData(pixels, labels, answers, costs, betas, names, np.arange(len(labels)))
     return DigitsScenario(
         setup, experts, cost, random_state, data.take(train_rows), data.take(test_rows)
     )
 
 
+def _names_of(n_known: IntArray) -> tuple[str, ...]:
+    """Names of the experts: "digits 0-6", "digits 7-8", "digit 9"."""
+    names = []
+    first = 0
+    for count in n_known.tolist():
+        last = first + count - 1
+        if count == 1:
+            names.append(f"digit {last}")
+        else:
+            names.append(f"digits {first}-{last}")
+        first += count
+    return tuple(names)
+
+
+def _synthetic_answers(
+    expert_of_class: IntArray, labels: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Each expert is right on its own classes, and one time in ten on the others: uniform over all."""
+    n_experts = int(expert_of_class.max()) + 1
+    guesses = rng.integers(0, N_CLASSES, size=(len(labels), n_experts))
+    is_known = expert_of_class[labels][:, None] == np.arange(n_experts)
+    return np.where(is_known, labels[:, None], guesses)
+
+
 def _trained_answers(
-    owner: IntArray,
+    expert_of_class: IntArray,
     pixels: FloatArray,
     labels: IntArray,
     train_rows: IntArray,
@@ -112,14 +170,16 @@ def _trained_answers(
     from sklearn.linear_model import LogisticRegression
 
     answers = []
-    for expert in range(int(owner.max()) + 1):
-        kept = []
+    for expert in range(int(expert_of_class.max()) + 1):
+        rows_by_class = []
         for digit in range(N_CLASSES):
             rows = train_rows[labels[train_rows] == digit]
-            if owner[digit] != expert:
-                rows = rng.choice(rows, max(1, round(OTHERS_FRACTION * len(rows))), replace=False)
-            kept.append(rows)
-        chosen = np.concatenate(kept)
+            if expert_of_class[digit] != expert:
+                n_seen = max(1, round(OTHERS_FRACTION * len(rows)))
+                rows = rng.choice(rows, n_seen, replace=False)
+            rows_by_class.append(rows)
+        seen_rows = np.concatenate(rows_by_class)
         model = LogisticRegression(C=10.0, max_iter=2000)
-        answers.append(model.fit(pixels[chosen], labels[chosen]).predict(pixels))
+        model.fit(pixels[seen_rows], labels[seen_rows])
+        answers.append(model.predict(pixels))
     return np.column_stack(answers)

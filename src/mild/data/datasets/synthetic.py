@@ -28,16 +28,36 @@ SKILL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class RoutingData:
-    """Inputs, what the experts answered, and what that cost."""
+    """Inputs, what the experts answered, and what that cost.
 
-    X: FloatArray  # (n_samples, n_features)
-    labels: IntArray  # (n_samples,) true classes
-    predictions: NDArray[Any]  # (n_samples, n_experts) classes that the experts answered
-    costs: FloatArray  # (n_samples, n_experts) 1[prediction != label] + beta
-    betas: FloatArray  # (n_experts,) what asking each expert costs
+    Attributes
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Inputs.
+    labels : ndarray of shape (n_samples,)
+        True classes.
+    predictions : ndarray of shape (n_samples, n_experts)
+        Classes that the experts answered.
+    costs : ndarray of shape (n_samples, n_experts)
+        ``1[prediction != label] + beta``.
+    betas : ndarray of shape (n_experts,)
+        What asking each expert costs.
+    expert_names : tuple of str
+        Names of the experts.
+    rows : ndarray of shape (n_samples,)
+        Index of each sample in the data it was taken from.
+    expected_costs : ndarray of shape (n_samples, n_experts) or None, default=None
+        Mean cost given x, where it is known.
+    """
+
+    X: FloatArray
+    labels: IntArray
+    predictions: NDArray[Any]
+    costs: FloatArray
+    betas: FloatArray
     expert_names: tuple[str, ...]
-    rows: IntArray  # (n_samples,) index of each sample in the data it was taken from
-    expected_costs: FloatArray | None = None  # mean cost given x, where it is known
+    rows: IntArray
+    expected_costs: FloatArray | None = None
 
     @property
     def n_experts(self) -> int:
@@ -46,10 +66,18 @@ class RoutingData:
 
     def take(self, rows: NDArray[Any]) -> RoutingData:
         """Some of the samples, by index or mask."""
-        names = ("X", "labels", "predictions", "costs", "rows", "expected_costs")
-        arrays = {name: getattr(self, name) for name in names}
-        taken = {name: array[rows] for name, array in arrays.items() if array is not None}
-        return replace(self, **taken)
+        expected_costs = self.expected_costs
+        if expected_costs is not None:
+            expected_costs = expected_costs[rows]
+        return replace(
+            self,
+            X=self.X[rows],
+            labels=self.labels[rows],
+            predictions=self.predictions[rows],
+            costs=self.costs[rows],
+            rows=self.rows[rows],
+            expected_costs=expected_costs,
+        )
 
     def halves(self, random_state: int | None = 0) -> tuple[RoutingData, RoutingData]:
         """Two random halves, such as one to train on and one to test on."""
@@ -65,13 +93,27 @@ def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> Rout
     it is wrong it names one of the other three classes. ``c_k = 1[wrong] + beta_k`` with betas
     0.02, 0.10 and 0.22, so ``E[c_k | x] = 1 - a_k(x) + beta_k``. The dear expert is the most
     accurate on most of the line; the middling one pays around 4.6, the cheap one right of 7.
+
+    Parameters
+    ----------
+    n_samples : int, default=4000
+        Number of inputs.
+    random_state : int or None, default=0
+        Seed; None for another draw each time.
+
+    Returns
+    -------
+    RoutingData
+        Inputs, answers and costs.
     """
     rng = _generator(n_samples, random_state)
     shares, centres, spreads = np.array(CLASSES).T
     labels = rng.choice(len(shares), size=n_samples, p=shares)
     x = rng.normal(centres[labels], spreads[labels])
-    while (outside := (x < SPAN[0]) | (x > SPAN[1])).any():
+    outside = (x < SPAN[0]) | (x > SPAN[1])
+    while outside.any():
         x[outside] = rng.normal(centres[labels[outside]], spreads[labels[outside]])
+        outside = (x < SPAN[0]) | (x > SPAN[1])
     accuracy = expert_accuracies(x)
     answers = _answers(labels, len(shares), accuracy, rng)
     return _routing_data(x[:, None], labels, answers, accuracy, np.array(BETAS), LINE_EXPERTS)
@@ -99,14 +141,27 @@ def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
     The label is one of four classes, uniform and independent of the point. Expert k is right with
     probability 0.95 in its own region and guesses elsewhere (right one time in four); costs are errors.
     The regions hold about 57, 20, 15 and 8 % of the square.
+
+    Parameters
+    ----------
+    n_samples : int, default=4000
+        Number of points.
+    random_state : int or None, default=0
+        Seed; None for another draw each time.
+
+    Returns
+    -------
+    RoutingData
+        Inputs, answers and costs.
     """
     rng = _generator(n_samples, random_state)
     X = rng.random((n_samples, 2))
     labels = rng.integers(0, N_CLASSES, size=n_samples)
-    own = region_of(X)[:, None] == np.arange(len(REGION_EXPERTS))
-    accuracy = np.where(own, SKILL, 1 / N_CLASSES)
+    n_experts = len(REGION_EXPERTS)
+    in_own_region = region_of(X)[:, None] == np.arange(n_experts)
+    accuracy = np.where(in_own_region, SKILL, 1 / N_CLASSES)
     answers = _answers(labels, N_CLASSES, accuracy, rng)
-    return _routing_data(X, labels, answers, accuracy, np.zeros(own.shape[1]), REGION_EXPERTS)
+    return _routing_data(X, labels, answers, accuracy, np.zeros(n_experts), REGION_EXPERTS)
 
 
 def region_of(X: ArrayLike) -> IntArray:
@@ -114,11 +169,13 @@ def region_of(X: ArrayLike) -> IntArray:
     points: FloatArray = np.asarray(X, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
         raise invalid("X", f"must have shape (n_samples, 2); got {points.shape}.")
-    result = np.zeros(len(points), dtype=np.intp)
-    result[np.hypot(points[:, 0] - 0.3, points[:, 1] - 0.68) < 0.25] = 1
-    result[points[:, 0] > 0.85] = 2
-    result[np.hypot(points[:, 0] - 0.6, points[:, 1] - 0.2) < 0.16] = 3
-    return result
+    x = points[:, 0]
+    y = points[:, 1]
+    region = np.zeros(len(points), dtype=np.intp)
+    region[np.hypot(x - 0.3, y - 0.68) < 0.25] = 1
+    region[x > 0.85] = 2
+    region[np.hypot(x - 0.6, y - 0.2) < 0.16] = 3
+    return region
 
 
 def domains(
@@ -132,6 +189,22 @@ def domains(
     Centres are drawn from ``N(0, separation^2 I)`` and points around them from ``N(0, I)``. The expert of
     a domain is right there with probability 0.95 and elsewhere with 0.4; costs are errors, and labels the
     domains (a wrong answer is -1).
+
+    Parameters
+    ----------
+    n_samples : int, default=400
+        Number of points.
+    n_experts : int, default=20
+        Number of domains, and of experts.
+    separation : float, default=4.0
+        Spread of the centres, in standard deviations of the points around them.
+    random_state : int or None, default=0
+        Seed; None for another draw each time.
+
+    Returns
+    -------
+    RoutingData
+        Inputs, answers and costs.
     """
     if n_experts < 1:
         raise invalid("n_experts", f"must be at least 1; got {n_experts}.")
@@ -147,6 +220,7 @@ def domains(
 
 
 def _generator(n_samples: int, random_state: int | None) -> np.random.Generator:
+    """The generator of a problem of ``n_samples``, of which there must be some."""
     if n_samples < 1:
         raise invalid("n_samples", f"must be at least 1; got {n_samples}.")
     return np.random.default_rng(random_state)
@@ -169,6 +243,14 @@ def _routing_data(
     betas: FloatArray,
     names: tuple[str, ...],
 ) -> RoutingData:
-    costs = cost_matrix(answers, labels, betas)
-    rows = np.arange(len(X))
-    return RoutingData(X, labels, answers, costs, betas, names, rows, 1 - accuracy + betas)
+    """The data of a problem whose ``accuracy`` (n_samples, n_experts) is known."""
+    return RoutingData(
+        X=X,
+        labels=labels,
+        predictions=answers,
+        costs=cost_matrix(answers, labels, betas),
+        betas=betas,
+        expert_names=names,
+        rows=np.arange(len(X)),
+        expected_costs=1 - accuracy + betas,
+    )

@@ -5,7 +5,7 @@ Formats are never guessed: where two fit, or none, the caller has to choose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from mild.core.arrays import invalid
 from mild.data.data_quality import Finding
 from mild.data.formats.base import (
     CORRECT,
-    PRICE,
     SCORE,
     Format,
     Layout,
@@ -22,6 +21,7 @@ from mild.data.formats.base import (
     as_pairs,
     named_columns,
     named_scores,
+    price_columns,
     read_with,
     seconds_per,
     text_notes,
@@ -44,6 +44,7 @@ from mild.data.queries import usual_query
 from mild.errors import DataFileError, check_option, counted, listed
 
 DETECTED = (WIDE, ROUTERBENCH, LLMROUTER, NESTED, LEDGER, LONG, RECORDS, ENDINGS, ROUTELLM)
+
 # Columns that the caller names.
 PLAIN = Format("plain", "plain columns", "plain columns (named by scores)", lambda schema: None)
 # Features and the whole cost of each expert; ``mild.data.number_tables`` detects and reads them.
@@ -57,25 +58,37 @@ FORMATS = {format.name: format for format in (*DETECTED, PLAIN, NUMBERS)}
 FORMS = tuple(FORMATS)
 
 
+# Arguments that name columns, as a text or as a list.
+_NAMING_ARGUMENTS = (
+    "query",
+    "experts",
+    "scores",
+    "prices",
+    "latencies",
+    "vectors",
+    "tokens",
+    "where",
+    "features",
+    "costs",
+)
+
+
 def check_options(options: ReadArguments) -> None:
     """Refuse options that no table could fit, before one is read."""
     if options.form is not None:
         check_option("form", options.form, FORMS)
     if options.answer_kind is not None:
         check_option("answer_kind", options.answer_kind, tuple(KINDS))
-    for what in (
-        *("query", "experts", "scores", "prices", "latencies", "vectors", "tokens", "where"),
-        *("features", "costs"),
-    ):
-        value = getattr(options, what)
+    for parameter in _NAMING_ARGUMENTS:
+        value = getattr(options, parameter)
         if not isinstance(value, Iterable | None):
-            raise invalid(what, f"must be a text or a list of texts; got {value!r}.")
-    for what in ("model_column", "answer_column", "id_column"):
-        value = getattr(options, what)
+            raise invalid(parameter, f"must be a text or a list of texts; got {value!r}.")
+    for parameter in ("model_column", "answer_column", "id_column"):
+        value = getattr(options, parameter)
         if not isinstance(value, str | None):
-            raise invalid(what, f"must be the name of a column; got {value!r}.")
-    for what in ("scores", "prices", "latencies"):
-        as_pairs(getattr(options, what), what)
+            raise invalid(parameter, f"must be the name of a column; got {value!r}.")
+    for parameter in ("scores", "prices", "latencies"):
+        as_pairs(getattr(options, parameter), parameter)
 
 
 def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
@@ -85,26 +98,37 @@ def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
     experts, and no costs: features may be flags or scores, too.
     """
     for rank in sorted({format.rank for format in DETECTED}):
-        layouts = {f.name: f.detect(schema) for f in DETECTED if f.rank == rank}
-        found = {name: layout for name, layout in layouts.items() if layout is not None}
+        layouts = _fitting_layouts(schema, rank)
         if rank > 0:
-            has_costs = any(name.startswith(PRICE) for name in schema.names)
-            if has_costs or (query is None and usual_query(schema) is None):
-                break
-            found = {name: layout for name, layout in found.items() if len(layout.scores) != 1}
-        if {"endings", "routellm"} <= set(found) and found["routellm"].taken <= found[
-            "endings"
-        ].taken:
-            # gpt_correct is a column of gpt, and no model of this name.
-            del found["routellm"]
-        if found:
-            return {
-                name: counted(len(layout.scores), "expert")
-                if layout.scores
-                else "a row per query and model"
-                for name, layout in found.items()
-            }
+            has_costs = bool(price_columns(schema.names))
+            has_query = query is not None or usual_query(schema) is not None
+            if has_costs or not has_query:
+                return {}
+            layouts = {name: layout for name, layout in layouts.items() if len(layout.scores) != 1}
+        if "endings" in layouts and "routellm" in layouts:
+            # gpt_correct is a column of gpt, not a model of this name.
+            if layouts["routellm"].taken <= layouts["endings"].taken:
+                del layouts["routellm"]
+        if layouts:
+            return {name: _what_is_read(layout) for name, layout in layouts.items()}
     return {}
+
+
+def _fitting_layouts(schema: Any, rank: int) -> dict[str, Layout]:
+    """Name -> layout of the formats of a rank that fit the columns."""
+    layouts = {}
+    for format in DETECTED:
+        if format.rank == rank:
+            layout = format.detect(schema)
+            if layout is not None:
+                layouts[format.name] = layout
+    return layouts
+
+
+def _what_is_read(layout: Layout) -> str:
+    if layout.scores:
+        return counted(len(layout.scores), "expert")
+    return "a row per query and model"
 
 
 def choose_form(schema: Any, options: ReadArguments) -> str:
@@ -114,28 +138,44 @@ def choose_form(schema: Any, options: ReadArguments) -> str:
     if options.model_column is not None:
         return "long"
     if options.scores is not None:
-        columns = list(named_scores(schema, options.scores).values())
-        if all(name.startswith((CORRECT, SCORE)) for name in columns):
-            return "wide"
-        if len(columns) == 1 and as_pairs(options.scores, "scores") is None:
-            # One score for all rows, and a column that says of which model.
-            return "long" if model_columns(schema) else "plain"
-        return "plain"
+        return _form_of_named_scores(schema, options)
     possible = possible_forms(schema, options.query)
-    if len(possible) == 1:
-        return next(iter(possible))
-    if possible:
-        shown = [f"{FORMATS[name].title} ({what})" for name, what in possible.items()]
-        forms = " or ".join(f"form={name!r}" for name in possible)
-        raise DataFileError(
-            f"it could be read as {' and as '.join(shown)}: choose with {forms}, as in "
-            f"{read_with(f'form={next(iter(possible))!r}')}.",
-            parameter="form",
-        )
+    if not possible:
+        check_misspelt_scores(list(schema.names))
+        raise _no_form(schema)
+    if len(possible) > 1:
+        raise _several_forms(possible)
+    return next(iter(possible))
+
+
+def _form_of_named_scores(schema: Any, options: ReadArguments) -> str:
+    """The format that the score columns mean which the caller named."""
+    columns = list(named_scores(schema, options.scores).values())
+    if all(name.startswith((CORRECT, SCORE)) for name in columns):
+        return "wide"
+    names_experts = as_pairs(options.scores, "scores") is not None
+    if len(columns) == 1 and not names_experts and model_columns(schema):
+        # One score for all rows, and a column that says of which model.
+        return "long"
+    return "plain"
+
+
+def _several_forms(possible: Mapping[str, str]) -> DataFileError:
+    """The error for a table that several formats fit."""
+    titles = [f"{FORMATS[name].title} ({contents})" for name, contents in possible.items()]
+    choices = " or ".join(f"form={name!r}" for name in possible)
+    example = read_with(f"form={next(iter(possible))!r}")
+    return DataFileError(
+        f"it could be read as {' and as '.join(titles)}: choose with {choices}, as in {example}.",
+        parameter="form",
+    )
+
+
+def _no_form(schema: Any) -> DataFileError:
+    """The error for a table that no format fits."""
     names = list(schema.names)
-    check_misspelt_scores(names)
     hint = ""
-    if any(name.startswith(PRICE) for name in names):
+    if price_columns(names):
         read_numbers = read_with("form='numbers'")
         hint = (
             " In a table with queries, cost__<model> are dollars, and the scores are missing. If they are "
@@ -147,49 +187,66 @@ def choose_form(schema: Any, options: ReadArguments) -> str:
             f" If column {model_columns(schema)[0]!r} says of which model a row is, name the column of the "
             f"score and that of the query: {read_with('scores=COLUMN, query=COLUMN')}."
         )
-    raise DataFileError(
-        f"no shape fits: {'; '.join(format.rule for format in (*DETECTED, NUMBERS))}; name the columns of "
-        f"the scores: {read_with('scores=NAMES')}. Found {listed(names)}.{hint}",
+    rules = [format.rule for format in (*DETECTED, NUMBERS)]
+    return DataFileError(
+        f"no shape fits: {'; '.join(rules)}; name the columns of the scores: "
+        f"{read_with('scores=NAMES')}. Found {listed(names)}.{hint}",
         parameter="form",
     )
 
 
 def lay_out(schema: Any, form: str, options: ReadArguments) -> Layout:
     """Columns of a format with a row per query; those that the caller named go before the usual ones."""
-    layout = Layout("plain", {}) if form == "plain" else FORMATS[form].detect(schema)
     names = list(schema.names)
+    layout: Layout | None = Layout("plain", {})
+    if form != "plain":
+        layout = FORMATS[form].detect(schema)
     if layout is None:
         raise DataFileError(
             f"it cannot be read as {FORMATS[form].rule}; found {listed(names)}.",
             parameter="form",
         )
     if options.scores is not None or form == "plain":
-        named = named_scores(schema, options.scores)
-        layout = replace(layout.of(list(named)), scores=named)
+        scores = named_scores(schema, options.scores)
+        layout = replace(layout.of(list(scores)), scores=scores)
     elif form == "wide":
         check_prefixes(names, list(layout.scores))
     elif form == "endings":
         check_endings(names, layout)
     experts = list(layout.scores)
-    notes = list(layout.notes)
-    for what, wanted in (("prices", options.prices), ("latencies", options.latencies)):
-        if wanted is None or (what == "prices" and is_price_file(wanted, names)):
-            continue
-        found = named_columns(what, wanted, names, experts)
-        units = {"ms" if seconds_per(column) < 1 else "seconds" for column in found.values()}
-        unit = f" in {' and '.join(sorted(units))}" if what == "latencies" else ""
-        pairs = listed([f"{column} for {name}" for name, column in found.items()], 4)
-        notes.append(f"{what}{unit}: {pairs}")
-        changed: dict[str, Any] = {what: found}
-        layout = replace(layout, **changed)
-    return replace(layout, notes=tuple(notes))
+    if options.prices is not None and not is_price_file(options.prices, names):
+        prices = named_columns("prices", options.prices, names, experts)
+        note = f"prices: {_columns_in_words(prices)}"
+        layout = replace(layout, prices=prices).with_notes(note)
+    if options.latencies is not None:
+        latencies = named_columns("latencies", options.latencies, names, experts)
+        note = f"latencies in {_latency_units(latencies)}: {_columns_in_words(latencies)}"
+        layout = replace(layout, latencies=latencies).with_notes(note)
+    return layout
+
+
+def _columns_in_words(columns: Mapping[str, str]) -> str:
+    return listed([f"{column} for {expert}" for expert, column in columns.items()], 4)
+
+
+def _latency_units(columns: Mapping[str, str]) -> str:
+    """The units of latency columns: ms, seconds, or both."""
+    units = set()
+    for column in columns.values():
+        if seconds_per(column) < 1:
+            units.add("ms")
+        else:
+            units.add("seconds")
+    return " and ".join(sorted(units))
 
 
 def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
     """A table with one row per query, which of its columns hold outcomes, and findings."""
     table = parse_objects(table)
-    named = options.form or options.scores or options.model_column
-    if options.form == "routellm" or not (named or possible_forms(table.schema, options.query)):
+    is_named = options.form or options.scores or options.model_column
+    if options.form == "routellm":
+        table = parse_truths(table)
+    elif not is_named and not possible_forms(table.schema, options.query):
         table = parse_truths(table)
     format = FORMATS[choose_form(table.schema, options)]
     findings: list[Finding] = []
@@ -198,6 +255,6 @@ def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[F
     else:
         layout = lay_out(table.schema, format.name, options)
     table, layout = add_prices(table, layout, options)
-    taken = [name for name in table.column_names if name in layout.taken]
-    layout = replace(layout, notes=(*layout.notes, *text_notes(table, taken)))
+    outcome_columns = [name for name in table.column_names if name in layout.taken]
+    layout = layout.with_notes(*text_notes(table, outcome_columns))
     return table, layout, findings

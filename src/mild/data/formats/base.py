@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os.path import commonprefix
 from typing import Any
@@ -24,17 +24,19 @@ LOGPROB = "logprob__"
 
 #: Usual names of what is known about an answer, without regard to case, spaces and dashes.
 MODEL_NAMES = ("model", "model_name", "expert", "expert_name", "engine", "model_id", "llm")
+# fmt: off
 SCORE_NAMES = (
-    *("score", "correct", "is_correct", "accuracy", "performance", "grade", "rating", "reward"),
-    *("correctness", "quality", "passed", "success", "right"),
+    "score", "correct", "is_correct", "accuracy", "performance", "grade", "rating", "reward",
+    "correctness", "quality", "passed", "success", "right",
 )
 PRICE_NAMES = (
-    *("cost", "total_cost", "price", "dollars", "cost_usd", "usd", "price_usd", "cost_dollars"),
+    "cost", "total_cost", "price", "dollars", "cost_usd", "usd", "price_usd", "cost_dollars",
 )
 LATENCY_NAMES = (
-    *("response_time", "latency", "latency_s", "latency_ms", "seconds", "latency_seconds"),
-    *("response_time_s", "response_time_ms", "duration", "duration_s", "duration_ms"),
+    "response_time", "latency", "latency_s", "latency_ms", "seconds", "latency_seconds",
+    "response_time_s", "response_time_ms", "duration", "duration_s", "duration_ms",
 )
+# fmt: on
 TOKEN_NAMES = (
     ("input_tokens", "prompt_tokens", "tokens_in"),
     ("output_tokens", "completion_tokens", "tokens_out"),
@@ -48,6 +50,8 @@ Named = str | Sequence[str] | Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class ReadArguments:
+    """The arguments of ``mild.read_outcomes``, with their defaults."""
+
     form: str | None = None
     query: str | Sequence[str] | None = None
     experts: str | Sequence[str] | None = None
@@ -67,17 +71,29 @@ class ReadArguments:
 
     def texts(self) -> set[str]:
         """Columns that are read as text whatever they look like, also as patterns."""
+        texts = {*TEXTS, ANSWER + "*", *_spelled_columns(self.query, "query")}
+        if isinstance(self.query, str):
+            # The name of one column may contain a comma.
+            texts.add(self.query.strip())
+        for column in (self.model_column, self.answer_column):
+            if column is not None:
+                texts.add(column)
+        for parameter in ("scores", "prices", "latencies"):
+            texts -= _spelled_columns(getattr(self, parameter), parameter)
+        return texts
 
-        def names(what: str) -> set[str]:
-            columns = getattr(self, what)
-            pairs = as_pairs(columns, what)
-            parts = columns.split(",") if isinstance(columns, str) else columns
-            return {name.strip() for name in (pairs.values() if pairs is not None else parts or ())}
 
-        query = {self.query.strip()} if isinstance(self.query, str) else set()
-        outcomes = names("scores") | names("prices") | names("latencies")
-        named = {name for name in (self.model_column, self.answer_column) if name is not None}
-        return {*TEXTS, *query, *names("query"), *named, ANSWER + "*"} - outcomes
+def _spelled_columns(columns: Named, parameter: str) -> set[str]:
+    """Names and patterns of columns, however a caller gives them."""
+    pairs = as_pairs(columns, parameter)
+    names: Iterable[str] = ()
+    if pairs is not None:
+        names = pairs.values()
+    elif isinstance(columns, str):
+        names = columns.split(",")
+    elif columns is not None:
+        names = columns
+    return {name.strip() for name in names}
 
 
 @dataclass(frozen=True)
@@ -92,19 +108,36 @@ class Layout:
 
     @property
     def taken(self) -> set[str]:
+        """All columns of outcomes."""
         return {*self.scores.values(), *self.prices.values(), *self.latencies.values()}
 
     def of(self, experts: Sequence[str]) -> Layout:
         """The same for some of the experts, in their order."""
-        scores, prices, latencies = (
-            {name: columns[name] for name in experts if name in columns}
-            for columns in (self.scores, self.prices, self.latencies)
+        return replace(
+            self,
+            scores=columns_of(experts, self.scores),
+            prices=columns_of(experts, self.prices),
+            latencies=columns_of(experts, self.latencies),
         )
-        return replace(self, scores=scores, prices=prices, latencies=latencies)
+
+    def with_notes(self, *notes: str) -> Layout:
+        """The same with more notes behind those that it has."""
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def columns_of(experts: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Expert -> column, for those of the experts that have one.
+
+    >>> columns_of(["b", "a", "x"], {"a": "cost__a", "b": "cost__b"})
+    {'b': 'cost__b', 'a': 'cost__a'}
+    """
+    return {expert: columns[expert] for expert in experts if expert in columns}
 
 
 @dataclass(frozen=True)
 class Format:
+    """One of the formats of a table."""
+
     name: str
     title: str
     rule: str  # which columns it has
@@ -114,6 +147,11 @@ class Format:
     widen: Callable[[Any, ReadArguments], tuple[Any, Layout, list[Finding]]] | None = None
     # How little its columns say: where a format fits, those with a higher rank do not count.
     rank: int = 0
+
+
+def price_columns(names: Iterable[str]) -> list[str]:
+    """The names that are ``cost__<model>``: dollars, or the whole cost in a table of numbers."""
+    return [name for name in names if name.startswith(PRICE)]
 
 
 def read_with(arguments: str) -> str:
@@ -131,8 +169,10 @@ def seconds_per(column: str) -> float:
     >>> seconds_per("latency_ms__large"), seconds_per("large_seconds"), seconds_per("milliseconds")
     (0.001, 1.0, 0.001)
     """
-    parts = set(plain_name(column).split("_"))
-    return 1e-3 if parts & {"ms", "msec", "milliseconds"} else 1.0
+    words = set(plain_name(column).split("_"))
+    if words & {"ms", "msec", "milliseconds"}:
+        return 1e-3
+    return 1.0
 
 
 def usual_columns(names: Sequence[str], usual: Sequence[str]) -> list[str]:
@@ -141,37 +181,56 @@ def usual_columns(names: Sequence[str], usual: Sequence[str]) -> list[str]:
     >>> usual_columns(["Model Name", "score", "x"], MODEL_NAMES)
     ['Model Name']
     """
-    return [name for wanted in usual for name in names if plain_name(name) == wanted]
+    columns = []
+    for usual_name in usual:
+        columns += [name for name in names if plain_name(name) == usual_name]
+    return columns
 
 
 def text_notes(table: Any, names: Sequence[str]) -> list[str]:
     """Which of some columns of outcomes hold text, and whether as numbers or as words."""
-    texts = [name for name in names if is_string(table.schema.field(name).type)]
-    words = [name for name in texts if parse_numbers(table[name]) is None]
-    plain = [name for name in texts if name not in words]
-    notes = [f"numbers as text in {listed(plain, 4)}"] if plain else []
-    return [*notes, f"right and wrong as words in {listed(words, 4)}"] if words else notes
+    numbers_as_text = []
+    words = []
+    for name in names:
+        if not is_string(table.schema.field(name).type):
+            continue
+        if parse_numbers(table[name]) is None:
+            words.append(name)
+        else:
+            numbers_as_text.append(name)
+    notes = []
+    if numbers_as_text:
+        notes.append(f"numbers as text in {listed(numbers_as_text, 4)}")
+    if words:
+        notes.append(f"right and wrong as words in {listed(words, 4)}")
+    return notes
 
 
-def as_pairs(wanted: Named, what: str) -> dict[str, str] | None:
-    """Expert -> column where ``wanted`` names experts; None where it only names columns."""
-    if isinstance(wanted, Mapping):
-        for expert, column in wanted.items():
+def as_pairs(columns: Named, parameter: str) -> dict[str, str] | None:
+    """Expert -> column where a caller names experts; None where it only names columns."""
+    if isinstance(columns, Mapping):
+        for expert, column in columns.items():
             if not isinstance(column, str):
                 raise DataFileError(
-                    f"{what} must name the column of each expert; got {column!r} for {expert}.",
-                    parameter=what,
+                    f"{parameter} must name the column of each expert; got {column!r} for {expert}.",
+                    parameter=parameter,
                 )
-        return dict(wanted)
-    if not isinstance(wanted, str) or "=" not in wanted:
+        return dict(columns)
+    if not isinstance(columns, str) or "=" not in columns:
         return None
-    parts = [part.strip() for part in wanted.split(",") if part.strip()]
-    if not all("=" in part for part in parts):
-        raise DataFileError(
-            f"{what} must be named as expert=column throughout; got {wanted!r}.", parameter=what
-        )
-    halves = [part.rpartition("=") for part in parts]
-    return {name.strip(): column.strip() for name, _, column in halves}
+    pairs = {}
+    for text in columns.split(","):
+        if not text.strip():
+            continue
+        # The name of an expert may contain "=".
+        expert, mark, column = text.strip().rpartition("=")
+        if not mark:
+            raise DataFileError(
+                f"{parameter} must be named as expert=column throughout; got {columns!r}.",
+                parameter=parameter,
+            )
+        pairs[expert.strip()] = column.strip()
+    return pairs
 
 
 def named_scores(schema: Any, scores: Named) -> dict[str, str]:
@@ -184,34 +243,41 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
     if pairs is not None:
         choose_columns("scores", list(pairs.values()), names)
         return pairs
-    columns = choose_columns("scores", scores if isinstance(scores, str) else list(scores), names)
-    experts = {
-        column.removeprefix(CORRECT).removeprefix(SCORE) or column: column for column in columns
-    }
-    if len(experts) < len(columns):
-        got = f"{listed(columns)} for {listed(list(experts))}"
+    columns = choose_columns("scores", as_names(scores), names)
+    by_expert = {}
+    for column in columns:
+        by_expert[column.removeprefix(CORRECT).removeprefix(SCORE) or column] = column
+    if len(by_expert) < len(columns):
+        got = f"{listed(columns)} for {listed(list(by_expert))}"
         raise DataFileError(
             f"each expert must have one score column; got {got}.", parameter="scores"
         )
-    return experts
+    return by_expert
+
+
+def as_names(columns: Named) -> str | list[str]:
+    """Columns as ``choose_columns`` takes them: names and patterns in one text, or a list."""
+    if isinstance(columns, str):
+        return columns
+    return list(columns or ())
 
 
 def named_columns(
-    what: str, wanted: Named, names: Sequence[str], experts: Sequence[str]
+    parameter: str, named: Named, names: Sequence[str], experts: Sequence[str]
 ) -> dict[str, str]:
     """Expert -> column, for prices or latencies that a caller named.
 
     Without ``expert=column`` there must be a column for every expert. Columns and experts are paired by
     their names without the beginning and end that all share, or else by order.
     """
-    pairs = as_pairs(wanted, what)
+    pairs = as_pairs(named, parameter)
     if pairs is not None:
-        choose_columns(what, list(pairs.values()), names)
+        choose_columns(parameter, list(pairs.values()), names)
         return match_values(pairs, experts)
-    columns = choose_columns(what, wanted if isinstance(wanted, str) else list(wanted or ()), names)
+    columns = choose_columns(parameter, as_names(named), names)
     if len(columns) != len(experts):
         raise DataFileError(
-            parameter=what,
+            parameter=parameter,
             rule=f"must name one column per expert, or expert=column; got {len(columns)} "
             f"({listed(columns, 4)}) for {len(experts)} experts ({listed(experts, 4)}).",
         )
@@ -224,7 +290,7 @@ def named_columns(
 
 def _without_shared(names: Sequence[str]) -> list[str]:
     """Names without the beginning and the end that all share."""
-    shared = len(commonprefix(list(names)))  # noqa: RUF071
-    rest = [name[shared:][::-1] for name in names]
-    shared = len(commonprefix(rest))  # noqa: RUF071
-    return [name[shared:][::-1] for name in rest]
+    beginning = len(commonprefix(list(names)))  # noqa: RUF071
+    reversed_rests = [name[beginning:][::-1] for name in names]
+    end = len(commonprefix(reversed_rests))  # noqa: RUF071
+    return [rest[end:][::-1] for rest in reversed_rests]

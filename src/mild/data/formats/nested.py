@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from mild.data.formats.base import (
     Format,
     Layout,
     ReadArguments,
+    columns_of,
 )
 from mild.data.tables import infer_array, is_list, is_numeric, is_string, unique_keys
 from mild.errors import DataFileError
@@ -40,102 +40,126 @@ OBJECTS = {
 #: Columns that hold an object of models -> answer, where there is one of scores, too.
 ANSWER_OBJECTS = ("answers", "responses", "outputs")
 #: Columns of two lists of the same length: the models, and their scores.
-MODEL_LIST, SCORE_LIST = "llm_name_list", "perf_list"
+MODEL_LIST = "llm_name_list"
+SCORE_LIST = "perf_list"
 #: Columns that hold an object or a list of records as text, in a CSV file.
 RECORDS = ("models", "outcomes", "results", "responses", "experts")
 
 
 def parse_objects(table: Any) -> Any:
     """The table with its objects as structures: texts are parsed, pairs of lists are joined."""
-    for name in table.column_names:
-        usual = name in OBJECTS or name in (MODEL_LIST, SCORE_LIST, *RECORDS)
-        if usual and is_string(table.schema.field(name).type):
-            parsed = _parse(name, table[name].to_pylist())
+    for index, name in enumerate(table.column_names):
+        is_usual = name in OBJECTS or name in (MODEL_LIST, SCORE_LIST, *RECORDS)
+        if is_usual and is_string(table.schema.field(name).type):
+            parsed = _parse_column(name, table[name].to_pylist())
             if parsed is not None:
-                table = table.set_column(table.column_names.index(name), name, parsed)
-    if not {MODEL_LIST, SCORE_LIST} <= set(table.column_names) or "scores" in table.column_names:
-        return table
-    if not all(is_list(table.schema.field(name).type) for name in (MODEL_LIST, SCORE_LIST)):
-        return table
+                table = table.set_column(index, name, parsed)
+    if _has_paired_lists(table):
+        return _join_lists(table)
+    return table
+
+
+def _has_paired_lists(table: Any) -> bool:
+    """Whether there are a list of models and one of scores, and no column of scores."""
+    names = table.column_names
+    if "scores" in names or MODEL_LIST not in names or SCORE_LIST not in names:
+        return False
+    schema = table.schema
+    return is_list(schema.field(MODEL_LIST).type) and is_list(schema.field(SCORE_LIST).type)
+
+
+def _join_lists(table: Any) -> Any:
+    """The table with a column ``scores`` of objects in place of the two lists."""
     objects = []
     pairs = zip(table[MODEL_LIST].to_pylist(), table[SCORE_LIST].to_pylist(), strict=True)
     for row, (models, scores) in enumerate(pairs, start=1):
-        if len(models or ()) != len(scores or ()):
+        models = models or []
+        scores = scores or []
+        if len(models) != len(scores):
             raise DataFileError(
                 f"{MODEL_LIST!r} and {SCORE_LIST!r} must be equally long; in row {row} they have "
-                f"{len(models or ())} and {len(scores or ())} entries."
+                f"{len(models)} and {len(scores)} entries."
             )
         try:
-            objects.append(unique_keys(zip(models or (), scores or (), strict=True)))
+            objects.append(unique_keys(zip(models, scores, strict=True)))
         except DataFileError as error:
             raise DataFileError(f"row {row} of {MODEL_LIST!r}: {error}") from error
     return table.drop_columns([MODEL_LIST, SCORE_LIST]).append_column("scores", pa.array(objects))
 
 
-def _parse(name: str, values: list[str | None]) -> Any:
+def _parse_column(name: str, texts: list[str | None]) -> Any:
     """Objects or lists of texts that are JSON, or Python as pandas writes it; None if one is not."""
-    found: list[Any] = []
-    for row, text in enumerate(values, start=1):
-        plain = (text or "").strip()
-        if plain and plain[0] not in "{[":
+    values: list[Any] = []
+    for row, text in enumerate(texts, start=1):
+        stripped = (text or "").strip()
+        if not stripped:
+            values.append(None)
+            continue
+        if stripped[0] not in "{[":
             return None
         try:
-            found.append(_value(plain) if plain else None)
+            value = _parse(stripped)
         except DataFileError as error:
             raise DataFileError(f"row {row} of {name!r}: {error}") from error
-        if plain and not isinstance(found[-1], dict | list):
+        if not isinstance(value, dict | list):
             return None
-    parsed = infer_array(found)
-    return parsed if any(found) and not is_string(parsed.type) else None
+        values.append(value)
+    parsed = infer_array(values)
+    if not any(values) or is_string(parsed.type):
+        return None
+    return parsed
 
 
-def _value(text: str) -> Any:
-    # pandas writes a missing number as nan, which is no Python.
-    for read, written in (
-        (partial(json.loads, object_pairs_hook=unique_keys), text),
-        (ast.literal_eval, re.sub(r": nan(?=[,}])", ": None", text)),
-    ):
-        try:
-            return read(written)
-        except DataFileError:
-            raise
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-    return None
+def _parse(text: str) -> Any:
+    """The value of a text that is JSON or a literal of Python; None if it is neither."""
+    not_parsed = (ValueError, SyntaxError, RecursionError, MemoryError)
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except DataFileError:
+        # A key that appears twice; as a literal of Python the last value would count.
+        raise
+    except not_parsed:
+        pass
+    try:
+        # pandas writes a missing number as nan, which is no Python.
+        return ast.literal_eval(re.sub(r": nan(?=[,}])", ": None", text))
+    except not_parsed:
+        return None
 
 
 def detect_nested(schema: Any) -> Layout | None:
     """The columns that the objects become."""
-    found: dict[str, dict[str, str]] = {SCORE: {}, PRICE: {}, LATENCY: {}}
+    by_prefix: dict[str, dict[str, str]] = {SCORE: {}, PRICE: {}, LATENCY: {}}
     for name, prefix in _objects(schema).items():
-        if prefix in found and not found[prefix]:
-            kind = schema.field(name).type
-            models = [kind.field(i).name for i in range(kind.num_fields)]
-            found[prefix] = {model: prefix + model for model in models}
-    if not found[SCORE]:
+        # Of several objects for the same outcome, such as scores and correct, the first one counts.
+        if prefix in by_prefix and not by_prefix[prefix]:
+            models = [field.name for field in schema.field(name).type]
+            by_prefix[prefix] = {model: prefix + model for model in models}
+    scores = by_prefix[SCORE]
+    if not scores:
         return None
-    prices, latencies = (
-        {model: column for model, column in found[prefix].items() if model in found[SCORE]}
-        for prefix in (PRICE, LATENCY)
-    )
-    return Layout("nested", found[SCORE], prices, latencies)
+    prices = columns_of(scores, by_prefix[PRICE])
+    return Layout("nested", scores, prices, columns_of(scores, by_prefix[LATENCY]))
 
 
 def _objects(schema: Any) -> dict[str, str]:
     """Columns that are objects of numbers or answers -> prefix; those of scores first."""
     prefixes = {**OBJECTS, **dict.fromkeys(ANSWER_OBJECTS, ANSWER)}
-    return {
-        name: prefix
-        for name, prefix in prefixes.items()
-        if name in schema.names and _is_object(schema.field(name).type)
-    }
+    columns = {}
+    for name, prefix in prefixes.items():
+        if name in schema.names and _is_object(schema.field(name).type):
+            columns[name] = prefix
+    return columns
 
 
 def _is_object(kind: Any) -> bool:
-    return kinds.is_struct(kind) and all(
-        is_numeric(field.type) or is_string(field.type) or kinds.is_null(field.type)
-        for field in kind
-    )
+    """Whether an Arrow type is an object of numbers or texts."""
+    if not kinds.is_struct(kind):
+        return False
+    for field in kind:
+        if not (is_numeric(field.type) or is_string(field.type) or kinds.is_null(field.type)):
+            return False
+    return True
 
 
 def widen_nested(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
@@ -150,8 +174,7 @@ def widen_nested(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[
         )
     for name, prefix in _objects(table.schema).items():
         column = table[name].combine_chunks()
-        place = table.column_names.index(name)
-        table = table.remove_column(place)
+        table = table.drop_columns([name])
         for field, values in zip(column.type, column.flatten(), strict=True):
             if prefix + field.name not in table.column_names:
                 table = table.append_column(prefix + field.name, values)

@@ -21,21 +21,28 @@ _GOLD = ("answer", "label", "gold", "target", "ground_truth", "expected", *QUERY
 
 def parse_truths(table: Any) -> Any:
     """The table with truth values in place of columns that hold only yes and no, or such words."""
-    for place, name in enumerate(table.column_names):
+    for index, name in enumerate(table.column_names):
         column = table[name]
-        if is_string(column.type) and name.lower() not in _GOLD:
-            words = {text.strip().lower() for text in column.drop_null().to_pylist()} - {""}
-            if words and words <= set(TRUTHS):
-                truths = parse_numbers(column, truths=True).cast(pa.bool_())
-                table = table.set_column(place, name, truths)
+        if not is_string(column.type) or name.lower() in _GOLD:
+            continue
+        words = {text.strip().lower() for text in column.drop_null().to_pylist()} - {""}
+        if words and words <= set(TRUTHS):
+            truths = parse_numbers(column, truths=True).cast(pa.bool_())
+            table = table.set_column(index, name, truths)
     return table
 
 
 def detect_routellm(schema: Any) -> Layout | None:
     """Every true-or-false column is a model, unless it is named as a flag: is_*, has_*, test, ..."""
-    truths = [field.name for field in schema if pa.types.is_boolean(field.type)]
-    flags = [name for name in truths if _FLAG.fullmatch(name)]
-    experts = [name for name in truths if name not in flags]
+    experts = []
+    flags = []
+    for field in schema:
+        if not pa.types.is_boolean(field.type):
+            continue
+        if _FLAG.fullmatch(field.name):
+            flags.append(field.name)
+        else:
+            experts.append(field.name)
     if not experts:
         return None
     notes = [f"the experts are {listed(experts)}"]

@@ -14,19 +14,28 @@ RESPONSE_MARK = "|model_response"
 def detect_routerbench(schema: Any) -> Layout | None:
     """Columns by the mark behind the model's name."""
     names = list(schema.names)
-    marked = [name.removesuffix(COST_MARK) for name in names if name.endswith(COST_MARK)]
-    experts = [name for name in marked if name in names]
+    experts = []
+    scoreless = []
+    n_responses = 0
+    for name in names:
+        if name.endswith(COST_MARK):
+            model = name.removesuffix(COST_MARK)
+            if model in names:
+                experts.append(model)
+            else:
+                scoreless.append(model)
+        elif name.endswith(RESPONSE_MARK):
+            n_responses += 1
     if not experts:
         return None
     notes = []
-    scoreless = [name for name in marked if name not in names]
     if scoreless:
         notes.append(f"kept as plain columns, because they have no score: {listed(scoreless, 4)}")
-    responses = sum(name.endswith(RESPONSE_MARK) for name in names)
-    if responses:
-        notes.append(f"kept as plain columns: <model>{RESPONSE_MARK} ({responses})")
+    if n_responses:
+        notes.append(f"kept as plain columns: <model>{RESPONSE_MARK} ({n_responses})")
+    scores = {name: name for name in experts}
     prices = {name: name + COST_MARK for name in experts}
-    return Layout("routerbench", {name: name for name in experts}, prices, notes=tuple(notes))
+    return Layout("routerbench", scores, prices, notes=tuple(notes))
 
 
 ROUTERBENCH = Format(

@@ -48,20 +48,32 @@ PLAUSIBLE = (1e-10, 1e-2)
 
 def _keys(*sides: str) -> dict[str, str | None]:
     """Keys of a price of tokens in or out -> its unit; None for the unit of the file."""
-    keys: dict[str, str | None] = {
-        f"{side}{what}_{unit}": unit
-        for unit in UNITS
-        for side in sides
-        for what in ("_cost", "_price", "")
-    }
-    keys |= {f"per_million_{side}": USUAL_UNIT for side in sides}
-    plain = [name for side in sides for name in (f"price_{side}", f"{side}_price", f"{side}_cost")]
-    return keys | dict.fromkeys([*plain, *sides])
+    keys: dict[str, str | None] = {}
+    for unit in UNITS:
+        for side in sides:
+            keys[f"{side}_cost_{unit}"] = unit
+            keys[f"{side}_price_{unit}"] = unit
+            keys[f"{side}_{unit}"] = unit
+    for side in sides:
+        keys[f"per_million_{side}"] = USUAL_UNIT
+    for side in sides:
+        keys[f"price_{side}"] = None
+        keys[f"{side}_price"] = None
+        keys[f"{side}_cost"] = None
+    for side in sides:
+        keys[side] = None
+    return keys
 
 
 KEYS_IN = _keys("in", "input", "prompt")
 KEYS_OUT = _keys("out", "output", "completion")
-KEYS_QUERY = ("price_per_query", "cost_per_query", "per_query", "input_cost_per_request")
+# Dollars per query have one unit, which leaves the number as it is.
+KEYS_QUERY: dict[str, str | None] = {
+    "price_per_query": "per_token",
+    "cost_per_query": "per_token",
+    "per_query": "per_token",
+    "input_cost_per_request": "per_token",
+}
 
 
 @dataclass(frozen=True)
@@ -87,106 +99,147 @@ def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any,
     Prices are those of the file that ``options.prices`` names; without it those of LiteLLM where it is
     installed and knows every expert.
     """
-    from_file = is_price_file(options.prices, table.column_names)
-    if layout.prices and not from_file:
+    if is_price_file(options.prices, table.column_names):
+        return _add_prices_of_file(table, layout, str(options.prices), options.tokens)
+    if layout.prices:
         return table, layout
+    return _add_prices_of_litellm(table, layout, options.tokens)
+
+
+def _add_prices_of_file(
+    table: Any, layout: Layout, source: str, tokens: str | None
+) -> tuple[Any, Layout]:
+    """The table with dollars by the prices of a file, which must have one for every expert."""
     experts = list(layout.scores)
-    counts = _token_columns(table, experts, options.tokens)
-    if from_file:
-        prices = read_prices(str(options.prices))
-        known, unknown = _match_all(experts, prices)
-        if unknown:
-            close = difflib.get_close_matches(unknown[0], list(prices), 1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise DataFileError(
-                parameter="prices",
-                rule=f"must have a price for every expert; {options.prices} has none for "
-                f"{listed(unknown, 4)}, only for {listed(list(prices), 4)}.{hint}",
-            )
-        source = "LiteLLM's table" if options.prices == LITELLM else str(options.prices)
-    else:
-        if not counts:
-            return table, layout
-        prices = _installed_prices() or {}
-        try:
-            known, unknown = _match_all(experts, prices)
-        except DataFileError as error:
-            return table, replace(layout, notes=(*layout.notes, f"no prices are taken: {error}"))
-        if unknown:
-            why = f"no prices are known for {listed(unknown, 3)}: give them with "
-            why += read_with("prices=PRICES")
-            return table, replace(layout, notes=(*layout.notes, why))
+    token_columns = _token_columns(table, experts, tokens)
+    prices = read_prices(source)
+    by_expert, unknown = _match_all(experts, prices)
+    if unknown:
+        hint = ""
+        similar = difflib.get_close_matches(unknown[0], list(prices), 1)
+        if similar:
+            hint = f" Did you mean {similar[0]!r}?"
+        raise DataFileError(
+            parameter="prices",
+            rule=f"must have a price for every expert; {source} has none for {listed(unknown, 4)}, only "
+            f"for {listed(list(prices), 4)}.{hint}",
+        )
+    if source == LITELLM:
         source = "LiteLLM's table"
-    columns = {}
-    for name in experts:
-        columns[name] = DOLLARS + name
-        dollars = _dollars(name, table, counts.get(name), known[name])
-        table = table.append_column(columns[name], pa.array(dollars, from_pandas=True))
+    return _with_dollars(table, layout, by_expert, token_columns, source)
+
+
+def _add_prices_of_litellm(table: Any, layout: Layout, tokens: str | None) -> tuple[Any, Layout]:
+    """The table with dollars by LiteLLM's prices; a note where some are not known."""
+    experts = list(layout.scores)
+    token_columns = _token_columns(table, experts, tokens)
+    if not token_columns:
+        return table, layout
+    try:
+        by_expert, unknown = _match_all(experts, _installed_prices() or {})
+    except DataFileError as error:
+        return table, layout.with_notes(f"no prices are taken: {error}")
+    if unknown:
+        remedy = f"give them with {read_with('prices=PRICES')}"
+        note = f"no prices are known for {listed(unknown, 3)}: {remedy}"
+        return table, layout.with_notes(note)
+    return _with_dollars(table, layout, by_expert, token_columns, "LiteLLM's table")
+
+
+def _with_dollars(
+    table: Any,
+    layout: Layout,
+    prices: Mapping[str, TokenPrice],
+    token_columns: Mapping[str, tuple[str, str]],
+    source: str,
+) -> tuple[Any, Layout]:
+    """The table with a column of dollars for each expert, and its layout."""
+    price_columns = {}
+    for expert in layout.scores:
+        dollars = _dollars(expert, table, token_columns.get(expert), prices[expert])
+        price_columns[expert] = DOLLARS + expert
+        table = table.append_column(DOLLARS + expert, pa.array(dollars, from_pandas=True))
     note = f"prices are token counts times {source}"
-    if not counts:
+    if not token_columns:
         note = f"prices per query are from {source}"
-    return table, replace(layout, prices=columns, notes=(*layout.notes, note))
+    return table, replace(layout, prices=price_columns).with_notes(note)
 
 
 def _match_all(
     experts: list[str], prices: Mapping[str, TokenPrice]
 ) -> tuple[dict[str, TokenPrice], list[str]]:
     """Expert -> price, and the experts that have none."""
-    found = {name: match_price(name, prices) for name in experts}
-    known = {name: price for name, price in found.items() if price is not None}
-    for name, price in known.items():
-        for value in (price.tokens_in, price.tokens_out):
-            if value and not PLAUSIBLE[0] <= value <= PLAUSIBLE[1]:
-                raise DataFileError(
-                    parameter="prices",
-                    rule=f"must be in the right unit; {name!r} has {value * 1e6:g} dollars per million "
-                    f"tokens. Write dollars per token as input_cost_per_token and output_cost_per_token, "
-                    f"dollars per million tokens as input and output.",
-                )
-    return known, [name for name in experts if name not in known]
+    by_expert = {}
+    unknown = []
+    for expert in experts:
+        price = match_price(expert, prices)
+        if price is None:
+            unknown.append(expert)
+        else:
+            by_expert[expert] = price
+    for expert, price in by_expert.items():
+        _check_unit(expert, price)
+    return by_expert, unknown
+
+
+def _check_unit(expert: str, price: TokenPrice) -> None:
+    """Refuse prices per token that are so low or so high that their unit must be another one."""
+    for dollars in (price.tokens_in, price.tokens_out):
+        if dollars and not PLAUSIBLE[0] <= dollars <= PLAUSIBLE[1]:
+            raise DataFileError(
+                parameter="prices",
+                rule=f"must be in the right unit; {expert!r} has {dollars * 1e6:g} dollars per million "
+                f"tokens. Write dollars per token as input_cost_per_token and output_cost_per_token, "
+                f"dollars per million tokens as input and output.",
+            )
 
 
 def _dollars(
-    name: str, table: Any, columns: tuple[str, str] | None, price: TokenPrice
+    expert: str, table: Any, columns: tuple[str, str] | None, price: TokenPrice
 ) -> FloatArray:
-    total = np.full(table.num_rows, price.query or 0.0)
+    """Dollars (n_rows,) of an expert: price per query + sum of its tokens times their prices."""
+    dollars = np.full(table.num_rows, price.query or 0.0)
     if price.tokens_in is None and price.tokens_out is None:
-        return total
+        return dollars
     if columns is None:
         named = read_with("tokens='IN,OUT'")
         raise DataFileError(
             parameter="prices",
             rule=f"per token need token counts: columns {TOKENS_IN}<model> and {TOKENS_OUT}<model>, or "
-            f"those of {named}; {name!r} has none.",
+            f"those of {named}; {expert!r} has none.",
         )
-    for column, per_token in zip(columns, (price.tokens_in, price.tokens_out), strict=True):
-        total += (per_token or 0.0) * numbers(column, table[column])
-    return total
+    column_in, column_out = columns
+    dollars += (price.tokens_in or 0.0) * numbers(column_in, table[column_in])
+    dollars += (price.tokens_out or 0.0) * numbers(column_out, table[column_out])
+    return dollars
 
 
 def _token_columns(
     table: Any, experts: list[str], tokens: str | None
 ) -> dict[str, tuple[str, str]]:
     """Expert -> its columns of tokens in and out; ``*`` in the names of ``tokens`` is the expert."""
-    names = table.column_names
-    wanted = f"{TOKENS_IN}*,{TOKENS_OUT}*"
+    patterns = f"{TOKENS_IN}*,{TOKENS_OUT}*"
+    is_named = False
     # Where there is a row per query and model, its format has made the usual columns of those named.
-    given = tokens is not None and "*" in tokens
-    parts = [part.strip() for part in (tokens if given and tokens else wanted).split(",")]
-    if len(parts) != 2:
+    if tokens is not None and "*" in tokens:
+        patterns = tokens
+        is_named = True
+    by_side = [pattern.strip() for pattern in patterns.split(",")]
+    if len(by_side) != 2:
         raise DataFileError(
             parameter="tokens",
             rule=f"must be two columns, tokens in and out, such as 'in_*,out_*' where * is the expert; got "
             f"{tokens!r}.",
         )
-    found = {}
+    by_expert = {}
     for expert in experts:
-        pair = (parts[0].replace("*", expert), parts[1].replace("*", expert))
-        if all(name in names for name in pair):
-            found[expert] = pair
-        elif given:
-            choose_columns("tokens", list(pair), names)
-    return found
+        column_in = by_side[0].replace("*", expert)
+        column_out = by_side[1].replace("*", expert)
+        if column_in in table.column_names and column_out in table.column_names:
+            by_expert[expert] = (column_in, column_out)
+        elif is_named:
+            choose_columns("tokens", [column_in, column_out], table.column_names)
+    return by_expert
 
 
 def read_prices(source: str) -> dict[str, TokenPrice]:
@@ -201,21 +254,43 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
     - or ``price_per_query``.
     """
     if source == LITELLM:
-        prices = _installed_prices()
-        if prices is None:
+        installed = _installed_prices()
+        if installed is None:
             raise DataFileError(
                 parameter="prices", rule="litellm needs the package litellm: pip install litellm."
             )
-        return prices
+        return installed
     file = Path(source)
+    content = _read_content(file)
+    unit = _unit(content, file)
+    prices = _prices_of(_entries(content), unit)
+    if not prices and isinstance(content, Mapping):
+        # One level below, as in {"models": {model: price}}.
+        entries = []
+        for value in content.values():
+            if isinstance(value, Mapping):
+                entries += _entries(value)
+        prices = _prices_of(entries, unit)
+    if not prices:
+        keys = (
+            "input_cost_per_token and output_cost_per_token, or input and output in dollars per million "
+            "tokens, or price_per_query"
+        )
+        raise DataFileError(
+            parameter="prices", rule=f"must hold prices per model ({keys}); {file} has none."
+        )
+    return prices
+
+
+def _read_content(file: Path) -> Any:
+    """The rows of a .csv file, or what a .json or .toml file holds."""
     try:
-        content = file.read_text(encoding="utf-8-sig")
+        text = file.read_text(encoding="utf-8-sig")
         if file.suffix.lower() == ".csv":
-            found: Any = list(csv.DictReader(content.splitlines()))
-        else:
-            found = (
-                json.loads(content) if file.suffix.lower() == ".json" else tomllib.loads(content)
-            )
+            return list(csv.DictReader(text.splitlines()))
+        if file.suffix.lower() == ".json":
+            return json.loads(text)
+        return tomllib.loads(text)
     except OSError as error:
         why = error.strerror or error
         raise DataFileError(
@@ -225,77 +300,85 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
         raise DataFileError(
             parameter="prices", rule=f"must be a readable file of prices; {file}: {error}."
         ) from error
-    unit = _unit(found, file)
-    entries = _entries(found)
-    if isinstance(found, Mapping) and not any(_price(*entry, unit) for entry in entries):
-        # One level below, as in {"models": {model: price}}.
-        below = [value for value in found.values() if isinstance(value, Mapping)]
-        entries = [entry for value in below for entry in _entries(value)]
-    found_prices = {name: _price(name, entry, unit) for name, entry in entries}
-    known = {name: price for name, price in found_prices.items() if price is not None}
-    if not known:
-        keys = (
-            "input_cost_per_token and output_cost_per_token, or input and output in dollars per million "
-            "tokens, or price_per_query"
-        )
-        raise DataFileError(
-            parameter="prices", rule=f"must hold prices per model ({keys}); {file} has none."
-        )
-    return known
 
 
-def _unit(found: Any, file: Path) -> str:
+def _unit(content: Any, file: Path) -> str:
     """The unit of prices whose keys name none: that of the file, or dollars per million tokens."""
-    text = found.get("unit") if isinstance(found, Mapping) else None
-    if not isinstance(text, str):
+    if not isinstance(content, Mapping) or not isinstance(content.get("unit"), str):
         return USUAL_UNIT
+    text = content["unit"]
     plain = text.lower().replace("1,000,000", "million").replace("1,000", "1k").replace(" ", "_")
-    unit = next((unit for unit in UNITS if plain.endswith(unit)), None)
-    if unit is None or not plain.startswith(("dollar", "usd", "$", "per_")):
-        rule = "must be in dollars per token, per 1k tokens or per million tokens"
-        raise DataFileError(parameter="prices", rule=f"{rule}; the unit of {file} is {text!r}.")
-    return unit
+    if plain.startswith(("dollar", "usd", "$", "per_")):
+        for unit in UNITS:
+            if plain.endswith(unit):
+                return unit
+    rule = "must be in dollars per token, per 1k tokens or per million tokens"
+    raise DataFileError(parameter="prices", rule=f"{rule}; the unit of {file} is {text!r}.")
 
 
-def _entries(found: Any) -> list[tuple[str, Mapping[str, Any]]]:
+def _entries(content: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """(model, its fields) of a mapping, of a list of objects, or of a mapping with such lists."""
-    if isinstance(found, Mapping):
-        below = [value for value in found.values() if isinstance(value, list)]
-        entries = [
-            (str(name), value) for name, value in found.items() if isinstance(value, Mapping)
-        ]
-        return entries + [entry for value in below for entry in _entries(value)]
-    named = []
-    for entry in found if isinstance(found, list) else ():
-        key = next((key for key in MODEL_KEYS if isinstance(entry, Mapping) and key in entry), None)
-        if key is not None:
-            named.append((str(entry[key]), entry))
-    return named
+    entries = []
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            if isinstance(value, Mapping):
+                entries.append((str(name), value))
+        for value in content.values():
+            if isinstance(value, list):
+                entries += _entries(value)
+    elif isinstance(content, list):
+        for fields in content:
+            if not isinstance(fields, Mapping):
+                continue
+            name_key = next((key for key in MODEL_KEYS if key in fields), None)
+            if name_key is not None:
+                entries.append((str(fields[name_key]), fields))
+    return entries
 
 
-def _price(name: str, entry: Mapping[str, Any], unit: str) -> TokenPrice | None:
-    values: list[float | None] = []
-    for keys in (KEYS_IN, KEYS_OUT, dict.fromkeys(KEYS_QUERY, "per_token")):
-        key = next((key for key in keys if entry.get(key) not in (None, "")), None)
-        value = None
-        if key is not None:
-            try:
-                value = float(entry[key]) * UNITS[keys[key] or unit]
-            except (TypeError, ValueError):
-                value = np.nan
-            if not (np.isfinite(value) and value >= 0):
-                raise DataFileError(
-                    parameter="prices",
-                    rule=f"must be finite and not negative; {key} of {name!r} is {entry[key]!r}.",
-                )
-        values.append(value)
-    return None if values == [None] * 3 else TokenPrice(*values)
+def _prices_of(entries: list[tuple[str, Mapping[str, Any]]], unit: str) -> dict[str, TokenPrice]:
+    """Model -> price, for the entries that have one; the last entry of a model counts."""
+    by_model = {model: _price(model, fields, unit) for model, fields in entries}
+    return {model: price for model, price in by_model.items() if price is not None}
+
+
+def _price(model: str, fields: Mapping[str, Any], unit: str) -> TokenPrice | None:
+    """The price of a model; None if its fields say nothing about it."""
+    price = TokenPrice(
+        tokens_in=_amount(model, fields, KEYS_IN, unit),
+        tokens_out=_amount(model, fields, KEYS_OUT, unit),
+        query=_amount(model, fields, KEYS_QUERY, unit),
+    )
+    if price == TokenPrice(None, None):
+        return None
+    return price
+
+
+def _amount(
+    model: str, fields: Mapping[str, Any], units: Mapping[str, str | None], unit: str
+) -> float | None:
+    """Dollars by the first of the keys of ``units`` that is filled; None if none is."""
+    key = next((key for key in units if fields.get(key) not in (None, "")), None)
+    if key is None:
+        return None
+    try:
+        dollars = float(fields[key]) * UNITS[units[key] or unit]
+    except (TypeError, ValueError):
+        dollars = np.nan
+    if not (np.isfinite(dollars) and dollars >= 0):
+        raise DataFileError(
+            parameter="prices",
+            rule=f"must be finite and not negative; {key} of {model!r} is {fields[key]!r}.",
+        )
+    return dollars
 
 
 def _installed_prices() -> dict[str, TokenPrice] | None:
     """Prices of LiteLLM's own table, without importing it; None where it is not installed."""
     spec = importlib.util.find_spec("litellm")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    if spec is None:
+        return None
+    for folder in spec.submodule_search_locations or ():
         file = Path(folder) / LITELLM_FILE
         if file.is_file():
             return read_prices(str(file))
@@ -309,13 +392,18 @@ def match_price(name: str, prices: Mapping[str, TokenPrice]) -> TokenPrice | Non
     """
     if name in prices:
         return prices[name]
-    for form in (str.lower, lambda text: text.lower().rpartition("/")[2]):
-        found = [model for model in prices if form(model) == form(name)]
-        if len({prices[model] for model in found}) > 1:
+    for form in (str.lower, _without_provider):
+        models = [model for model in prices if form(model) == form(name)]
+        if len({prices[model] for model in models}) > 1:
             raise DataFileError(
                 parameter="prices",
-                rule=f"must have one price for {name!r}; {listed(found, 6)} differ. Name it in full.",
+                rule=f"must have one price for {name!r}; {listed(models, 6)} differ. Name it in full.",
             )
-        if found:
-            return prices[found[0]]
+        if models:
+            return prices[models[0]]
     return None
+
+
+def _without_provider(name: str) -> str:
+    """The lower-case name of a model behind its last slash."""
+    return name.lower().rpartition("/")[2]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mild.data.formats.base import (
@@ -26,9 +25,10 @@ from mild.data.formats.base import (
     TOKENS_OUT,
     Format,
     Layout,
+    columns_of,
     read_with,
 )
-from mild.data.tables import is_numeric, is_string
+from mild.data.tables import is_scalar, names_except
 from mild.errors import DataFileError, listed
 
 #: Prefixes of columns that hold outcomes; those behind the scores need a score of the same model.
@@ -39,80 +39,115 @@ ANSWER_PREFIXES = (ANSWER, LOGPROB)
 SIMILAR = 0.8
 
 
+def split_name(column: str) -> tuple[str, str]:
+    """Prefix and expert in the name of a column; both are empty where it has no ``__``.
+
+    >>> split_name("cost__large"), split_name("prompt")
+    (('cost__', 'large'), ('', ''))
+    """
+    start, mark, expert = column.partition("__")
+    if not mark:
+        return "", ""
+    return start + mark, expert
+
+
 def detect_wide(schema: Any) -> Layout | None:
     """Columns by their prefixes; ``score__`` goes before ``correct__``."""
-    found: dict[str, dict[str, str]] = {CORRECT: {}, SCORE: {}, PRICE: {}, LATENCY: {}}
+    by_prefix: dict[str, dict[str, str]] = {CORRECT: {}, SCORE: {}, PRICE: {}, LATENCY: {}}
     # Experts in the order in which they first appear.
     experts: dict[str, None] = {}
     for column in schema.names:
-        prefix, mark, expert = column.partition("__")
-        if expert and prefix + mark in found:
-            found[prefix + mark][expert] = column
-            if prefix + mark in (CORRECT, SCORE):
+        prefix, expert = split_name(column)
+        if expert and prefix in by_prefix:
+            by_prefix[prefix][expert] = column
+            if prefix in (CORRECT, SCORE):
                 experts[expert] = None
     if not experts:
         return None
-    scores = {name: found[SCORE].get(name) or found[CORRECT][name] for name in experts}
-    prices, latencies = (
-        {name: column for name, column in found[prefix].items() if name in scores}
-        for prefix in (PRICE, LATENCY)
+    layout = Layout(
+        "wide",
+        scores=columns_of(experts, by_prefix[CORRECT] | by_prefix[SCORE]),
+        prices=columns_of(experts, by_prefix[PRICE]),
+        latencies=columns_of(experts, by_prefix[LATENCY]),
     )
-    layout = Layout("wide", scores, prices, latencies)
-    both = [name for name in scores if name in found[CORRECT] and name in found[SCORE]]
-    notes = [f"score__ is used instead of correct__ for {listed(both, 4)}"] if both else []
-    others = Counter(
-        prefix
-        for name in schema.names
-        for prefix, mark, expert in [name.partition("__")]
-        if mark
-        and name not in layout.taken
-        and prefix + mark not in ANSWER_PREFIXES
-        and (expert in scores or prefix + mark in (PRICE, LATENCY))
-    )
-    if others:
-        left = [f"{prefix}__<model> ({count})" for prefix, count in others.items()]
-        notes.append(f"kept as plain columns: {listed(left, 8)}")
-    return Layout("wide", scores, prices, latencies, tuple(notes))
+    return layout.with_notes(*_notes(schema, layout))
+
+
+def _notes(schema: Any, layout: Layout) -> list[str]:
+    """Which of two score columns an expert has, and columns that look like outcomes and are none."""
+    names = set(schema.names)
+    notes = []
+    both = [expert for expert in layout.scores if {CORRECT + expert, SCORE + expert} <= names]
+    if both:
+        notes.append(f"score__ is used instead of correct__ for {listed(both, 4)}")
+    taken = layout.taken
+    n_by_prefix: Counter[str] = Counter()
+    for name in schema.names:
+        prefix, expert = split_name(name)
+        if not prefix or name in taken or prefix in ANSWER_PREFIXES:
+            continue
+        if expert in layout.scores or prefix in (PRICE, LATENCY):
+            n_by_prefix[prefix] += 1
+    if n_by_prefix:
+        plain_columns = [f"{prefix}<model> ({count})" for prefix, count in n_by_prefix.items()]
+        notes.append(f"kept as plain columns: {listed(plain_columns, 8)}")
+    return notes
 
 
 def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
     """Refuse columns of an expert without scores, and columns whose prefix is misspelt."""
     for column in names:
-        prefix, mark, expert = column.partition("__")
-        if not expert or not prefix:
+        prefix, expert = split_name(column)
+        if prefix in ("", "__") or not expert:
             continue
-        if prefix + mark in PREFIXES + ANSWER_PREFIXES:
-            if expert in experts:
-                continue
-            wanted = [CORRECT + expert, SCORE + expert]
-            # A misspelt prefix of the same expert, or a misspelt expert.
-            same = [name for name in names if name.endswith(f"__{expert}") and name != column]
-            close = [m for w in wanted for m in difflib.get_close_matches(w, same, 1, SIMILAR)]
-            close += [prefix + mark + e for e in difflib.get_close_matches(expert, experts, 1)]
-            known = f"scores are known of {listed(experts, 6)}."
-            raise _scoreless(
-                column, expert, wanted, f"did you mean {close[0]!r}?" if close else known
-            )
-        meant = difflib.get_close_matches(prefix + mark, PREFIXES, 1, SIMILAR)
-        if meant and meant[0] + expert not in names:
+        if prefix in PREFIXES + ANSWER_PREFIXES:
+            if expert not in experts:
+                raise _scoreless(column, prefix, expert, names, experts)
+            continue
+        similar = difflib.get_close_matches(prefix, PREFIXES, 1, SIMILAR)
+        if similar and similar[0] + expert not in names:
             raise DataFileError(
-                f"column {column!r} has no known name; did you mean {meant[0] + expert!r}? Rename it, or "
+                f"column {column!r} has no known name; did you mean {similar[0] + expert!r}? Rename it, or "
                 f"keep it as it is and name the scores: {read_with('scores=NAMES')}.",
                 parameter="scores",
             )
 
 
+def _scoreless(
+    column: str, prefix: str, expert: str, names: Sequence[str], experts: Sequence[str]
+) -> DataFileError:
+    """The error for a column of outcomes of an expert that has no scores."""
+    score_columns = [CORRECT + expert, SCORE + expert]
+    # A misspelt prefix of the same expert, or a misspelt expert.
+    same_expert = [name for name in names if name.endswith(f"__{expert}") and name != column]
+    similar = _similar_names(score_columns, same_expert)
+    similar += [prefix + close for close in difflib.get_close_matches(expert, experts, 1)]
+    hint = f"scores are known of {listed(experts, 6)}."
+    if similar:
+        hint = f"did you mean {similar[0]!r}?"
+    return _needs_scores(column, expert, score_columns, hint)
+
+
+def _similar_names(expected: Sequence[str], names: Sequence[str]) -> list[str]:
+    """For each of the expected names the name that is nearly the same, if there is one."""
+    similar = []
+    for name in expected:
+        similar += difflib.get_close_matches(name, names, 1, SIMILAR)
+    return similar
+
+
 def check_misspelt_scores(names: Sequence[str]) -> None:
     """Refuse a table without scores some of whose columns nearly have the name of scores."""
     for column in names:
+        start, mark, expert = column.partition("__")
+        if not mark:
+            # One underscore in place of two.
+            start, _, expert = column.partition("_")
+        if not expert:
+            continue
         for prefix in (CORRECT, SCORE):
             word = prefix.rstrip("_")
-            start, mark, expert = column.partition("__")
-            if not mark:
-                # One underscore in place of two.
-                start, _, expert = column.partition("_")
-            is_close = difflib.SequenceMatcher(None, start, word).ratio() >= SIMILAR
-            if is_close and expert:
+            if difflib.SequenceMatcher(None, start, word).ratio() >= SIMILAR:
                 raise DataFileError(
                     f"scores must be in columns {CORRECT}<model> or {SCORE}<model>; there are none. Found "
                     f"column {column!r}: did you mean {prefix + expert!r}? Rename it, or name the scores: "
@@ -121,10 +156,13 @@ def check_misspelt_scores(names: Sequence[str]) -> None:
                 )
 
 
-def _scoreless(column: str, expert: str, wanted: Sequence[str], hint: str) -> DataFileError:
+def _needs_scores(
+    column: str, expert: str, score_columns: Sequence[str], hint: str
+) -> DataFileError:
+    """The error for a column of an expert whose scores are in none of the columns expected."""
     return DataFileError(
-        f"column {column!r} needs the scores of {expert!r} in {' or '.join(map(repr, wanted))}, which are "
-        f"not there; {hint} Rename the column, leave it out, or name the scores: "
+        f"column {column!r} needs the scores of {expert!r} in {' or '.join(map(repr, score_columns))}, "
+        f"which are not there; {hint} Rename the column, leave it out, or name the scores: "
         f"{read_with('scores=NAMES')}.",
         parameter="scores",
     )
@@ -137,53 +175,77 @@ _NO_MODEL = re.compile(r"(is|has|was|total|mean|avg|average|overall|max|min|sum|
 
 
 def detect_endings(schema: Any) -> Layout | None:
-    """Columns by what stands behind the name of a model; without a score there is no model."""
+    """Columns by what stands behind the name of a model; only those with a score are models."""
     by_ending: dict[tuple[str, str], str] = {}
     for field in schema:
         match = _ENDING.fullmatch(field.name)
-        plain = is_numeric(field.type) or is_string(field.type)
-        if match and plain and not _NO_MODEL.fullmatch(match[1]):
+        if match and is_scalar(field.type) and not _NO_MODEL.fullmatch(match[1]):
             by_ending[match[1], match[2]] = field.name
-    scored = [(model, ending) for model, ending in by_ending if ending in SCORE_NAMES]
-    # Beside several <model>_correct, toxicity_score is no model.
-    common = max((e for _, e in scored), key=[e for _, e in scored].count, default="")
-    several = sum(ending == common for _, ending in scored) > 1
-    models = dict.fromkeys(model for model, ending in scored if ending == common or not several)
+    models = _scored_models(by_ending)
     if not models:
         return None
-    scores, prices, latencies = (
-        {
-            model: next(by_ending[model, end] for end in endings if (model, end) in by_ending)
-            for model in models
-            if any((model, end) in by_ending for end in endings)
-        }
-        for endings in (SCORE_NAMES, PRICE_NAMES, LATENCY_NAMES)
+    layout = Layout(
+        "endings",
+        scores=_first_columns(models, SCORE_NAMES, by_ending),
+        prices=_first_columns(models, PRICE_NAMES, by_ending),
+        latencies=_first_columns(models, LATENCY_NAMES, by_ending),
     )
-    layout = Layout("endings", scores, prices, latencies)
-    notes = [f"experts are the names before {listed(_ends(layout))}"]
-    if left := [name for name in by_ending.values() if name not in layout.taken]:
-        notes.append(f"kept as plain columns: {listed(left, 8)}")
-    return replace(layout, notes=tuple(notes))
+    notes = [f"experts are the names before {listed(_endings(layout))}"]
+    plain_columns = names_except(by_ending.values(), layout.taken)
+    if plain_columns:
+        notes.append(f"kept as plain columns: {listed(plain_columns, 8)}")
+    return layout.with_notes(*notes)
 
 
-def _ends(layout: Layout) -> list[str]:
+def _scored_models(by_ending: Mapping[tuple[str, str], str]) -> list[str]:
+    """Models with a score; where several share its ending, only these."""
+    scored = [(model, ending) for model, ending in by_ending if ending in SCORE_NAMES]
+    endings = [ending for _, ending in scored]
+    commonest = max(endings, key=endings.count, default="")
+    is_shared = endings.count(commonest) > 1
+    models: dict[str, None] = {}
+    for model, ending in scored:
+        # Beside several <model>_correct, toxicity_score is not that of a model.
+        if ending == commonest or not is_shared:
+            models[model] = None
+    return list(models)
+
+
+def _first_columns(
+    models: Sequence[str], endings: Sequence[str], by_ending: Mapping[tuple[str, str], str]
+) -> dict[str, str]:
+    """Model -> its column with the first of these endings, where it has one."""
+    columns = {}
+    for model in models:
+        for ending in endings:
+            if (model, ending) in by_ending:
+                columns[model] = by_ending[model, ending]
+                break
+    return columns
+
+
+def _endings(layout: Layout) -> list[str]:
     """What stands behind the names of the models: _correct, _cost, ..."""
-    columns = (layout.scores, layout.prices, layout.latencies)
-    return list(dict.fromkeys(n.removeprefix(model) for c in columns for model, n in c.items()))
+    endings: dict[str, None] = {}
+    for columns in (layout.scores, layout.prices, layout.latencies):
+        for model, column in columns.items():
+            endings[column.removeprefix(model)] = None
+    return list(endings)
 
 
 def check_endings(names: Sequence[str], layout: Layout) -> None:
     """Refuse columns of a model whose score column is misspelt."""
-    others = [name for name in names if name not in layout.taken]
+    score_endings = _endings(Layout("endings", layout.scores))
+    others = names_except(names, layout.taken)
     for column in others:
         match = _ENDING.fullmatch(column)
         if match is None or match[1] in layout.scores or _NO_MODEL.fullmatch(match[1]):
             continue
-        wanted = [match[1] + end for end in _ends(Layout("endings", layout.scores))]
-        rest = [name for name in others if name != column]
-        close = [m for w in wanted for m in difflib.get_close_matches(w, rest, 1, SIMILAR)]
-        if close:
-            raise _scoreless(column, match[1], wanted, f"did you mean {close[0]!r}?")
+        model = match[1]
+        score_columns = [model + ending for ending in score_endings]
+        similar = _similar_names(score_columns, names_except(others, [column]))
+        if similar:
+            raise _needs_scores(column, model, score_columns, f"did you mean {similar[0]!r}?")
 
 
 WIDE = Format("wide", "wide", "wide (columns correct__<model> or score__<model>)", detect_wide)

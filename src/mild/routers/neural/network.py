@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +16,7 @@ from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import OptionError, UnsupportedError
 from mild.nn import mild_loss
 from mild.policies import Decoder, PerceptronPolicy, ScorePolicy
+from mild.routers.base import weights_or_ones
 from mild.routers.objective import Targets
 
 # Dense rows up to this many bytes are kept on an accelerator; more is sent batch by batch.
@@ -42,32 +43,49 @@ class Problem:
         seed: int,
         device: torch.device,
     ) -> None:
-        self.X, self.costs, self.sample_weight = X, costs, sample_weight
-        self.n_features, self.n_experts = X.shape[1], costs.shape[1]
-        self.targets, self.decoder = targets, decoder
-        self.seed, self.device = seed, device
-        self._weight = np.ones(len(costs)) if sample_weight is None else sample_weight
+        self.X = X
+        self.costs = costs
+        self.sample_weight = sample_weight
+        self.n_features = X.shape[1]
+        self.n_experts = costs.shape[1]
+        self.targets = targets
+        self.decoder = decoder
+        self.seed = seed
+        self.device = device
+        self._weight = weights_or_ones(sample_weight, len(costs))
         self.train, self.validation = self._split(held_out)
-        mass = float(targets.rewards[self.train].sum())
-        unit = len(self.train) / mass if mass > 0 else 1.0
-        self._rewards = self._tensor(targets.rewards * unit)
-        self._asked = None if targets.asked is None else torch.from_numpy(targets.asked).to(device)
+        self._rewards = self._tensor(self._scaled_rewards())
         self._margins: list[float] = targets.margins.tolist()
-        self._scale, self._offset, self._own_offset = (
-            None if value is None else self._tensor(value)
-            for value in (targets.scale, targets.offset, targets.own_offset)
-        )
-        dense = not hasattr(X, "toarray")
-        on_device = device.type != "cpu" and dense and 4 * X.size <= RESIDENT
-        self._resident = as_input(X, device) if on_device else None
+        self._asked: Tensor | None = None
+        if targets.asked is not None:
+            self._asked = torch.from_numpy(targets.asked).to(device)
+        self._scale = self._optional_tensor(targets.scale)
+        self._offset = self._optional_tensor(targets.offset)
+        self._own_offset = self._optional_tensor(targets.own_offset)
+        self._resident: Tensor | None = None
+        if self._fits_on_accelerator():
+            self._resident = as_input(X, device)
+
+    def _scaled_rewards(self) -> FloatArray:
+        """Rewards (n, p) whose mean row sum over the training rows is 1."""
+        total = float(self.targets.rewards[self.train].sum())
+        if total <= 0:
+            return self.targets.rewards
+        return self.targets.rewards * (len(self.train) / total)
+
+    def _fits_on_accelerator(self) -> bool:
+        """Whether all of X is kept on the device, which is no CPU."""
+        is_sparse = hasattr(self.X, "toarray")
+        return self.device.type != "cpu" and not is_sparse and 4 * self.X.size <= RESIDENT
 
     def _split(self, held_out: float) -> tuple[IntArray, IntArray]:
         """Rows to train on and rows held out; resampling applies to the former alone."""
         resampled = self.targets.sample_weight
         rows = np.flatnonzero(self._weight > 0)
         order = np.random.default_rng([self.seed, 0]).permutation(rows)
-        count = int(held_out * len(rows))
-        validation, train = np.sort(order[:count]), np.sort(order[count:])
+        n_validation = int(held_out * len(rows))
+        validation = np.sort(order[:n_validation])
+        train = np.sort(order[n_validation:])
         train = train[resampled[train] > 0]
         if len(train) == 0:
             # Under-sampling kept only rows that were held out.
@@ -75,9 +93,17 @@ class Problem:
         return train, validation
 
     def _tensor(self, values: FloatArray) -> Tensor:
+        """Values in float32 on the device."""
         return torch.from_numpy(np.array(values, dtype=np.float32)).to(self.device)
 
+    def _optional_tensor(self, values: FloatArray | None) -> Tensor | None:
+        """Values in float32 on the device, if there are any."""
+        if values is None:
+            return None
+        return self._tensor(values)
+
     def _index(self, rows: IntArray) -> Tensor:
+        """Row indices on the device."""
         return torch.from_numpy(rows).to(self.device)
 
     def inputs(self, rows: IntArray) -> Any:
@@ -92,15 +118,17 @@ class Problem:
 
     def losses(self, scores: Tensor, rows: IntArray) -> Tensor:
         """Loss of each of these rows on their scores (m, n_experts)."""
-        at = self._index(rows)
-        rewards = self._rewards[at]
+        index = self._index(rows)
+        rewards = self._rewards[index]
         if self._scale is not None:
             scores = scores * self._scale
         if self._offset is not None:
             scores = scores + self._offset
         if self._own_offset is not None:
             scores = scores + torch.where(rewards > 0, self._own_offset, 0.0)
-        asked = None if self._asked is None else self._asked[at]
+        asked = None
+        if self._asked is not None:
+            asked = self._asked[index]
         return mild_loss(scores, rewards, self._margins, self.targets.surrogate, asked=asked)
 
     def validate(self, module: nn.Module) -> dict[str, float]:
@@ -116,12 +144,15 @@ class Problem:
             if not bool(torch.isfinite(scores).all()):
                 return {"validation_loss": math.nan, "validation_surrogate": math.nan}
             surrogate = float(self.losses(scores, rows).mean())
-        values = self.costs[rows, self.decoder.choose(scores.cpu().numpy())].astype(np.float64)
-        known = ~np.isnan(values)
-        weight = self._weight[rows][known]
-        mass = float(weight.sum())
-        deferral = float(weight @ values[known]) / mass if mass > 0 else math.inf
-        return {"validation_loss": deferral, "validation_surrogate": surrogate}
+        chosen = self.decoder.choose(scores.cpu().numpy())
+        chosen_costs = self.costs[rows, chosen].astype(np.float64)
+        is_known = ~np.isnan(chosen_costs)
+        weight = self._weight[rows][is_known]
+        total_weight = float(weight.sum())
+        deferral_loss = math.inf
+        if total_weight > 0:
+            deferral_loss = float(weight @ chosen_costs[is_known]) / total_weight
+        return {"validation_loss": deferral_loss, "validation_surrogate": surrogate}
 
     def _scores(self, module: nn.Module, rows: IntArray) -> Tensor:
         """Scores (m, n_experts) of rows, in blocks."""
@@ -131,20 +162,23 @@ class Problem:
 
 def as_input(rows: Any, device: torch.device) -> Tensor:
     """Dense or CSR rows as a float32 tensor on the device; always a copy."""
-    dense = rows.toarray() if hasattr(rows, "toarray") else rows
+    if hasattr(rows, "toarray"):
+        rows = rows.toarray()
     # Overflow to infinity is reported by training.
     with np.errstate(over="ignore"):
-        return torch.from_numpy(np.array(dense, dtype=np.float32)).to(device)
+        return torch.from_numpy(np.array(rows, dtype=np.float32)).to(device)
 
 
 def check_output(scores: Any, n_rows: int, n_experts: int) -> None:
     """Check that a module returned scores (n_rows, n_experts)."""
-    got = type(scores).__name__
-    if isinstance(scores, Tensor):
-        fits = scores.shape == (n_rows, n_experts)
-        if fits and scores.is_floating_point():
-            return
-        got = f"dtype {scores.dtype}" if fits else str(tuple(scores.shape))
+    if not isinstance(scores, Tensor):
+        got = type(scores).__name__
+    elif scores.shape != (n_rows, n_experts):
+        got = str(tuple(scores.shape))
+    elif not scores.is_floating_point():
+        got = f"dtype {scores.dtype}"
+    else:
+        return
     raise invalid(
         "module",
         f"must return float scores of shape (n_rows, n_experts) = ({n_rows}, {n_experts}); got {got}.",
@@ -154,7 +188,9 @@ def check_output(scores: Any, n_rows: int, n_experts: int) -> None:
 def find_device(name: Any) -> torch.device:
     """The device of this name; "auto" is a CUDA device if there is one, else the CPU."""
     if isinstance(name, str) and name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("cpu")
     rule = f"device must be 'auto' or a device of torch, such as 'cpu' or 'cuda'; got {name!r}."
     try:
         device = torch.device(name)
@@ -171,9 +207,11 @@ def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Seq
 
     All experts start equal, so that permuting them permutes the trained network.
     """
+    widths = [n_features, *map(int, hidden), n_experts]
     layers: list[nn.Module] = []
-    for before, after in itertools.pairwise([n_features, *map(int, hidden), n_experts]):
-        layers += [nn.Linear(before, after), nn.ReLU()]
+    for width, next_width in itertools.pairwise(widths):
+        layers += [nn.Linear(width, next_width), nn.ReLU()]
+    # Without the last ReLU: scores may be negative.
     network = nn.Sequential(*layers[:-1])
     for value in network[-1].parameters():
         nn.init.zeros_(value)
@@ -182,25 +220,9 @@ def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Seq
 
 def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Module:
     """The network to train, in float32 on the problem's device; a given module is copied."""
-    n_features, n_experts = problem.n_features, problem.n_experts
-    if module is None:
-        network: Any = perceptron(n_features, hidden, n_experts)
-    elif isinstance(module, nn.Module):
-        network = copy.deepcopy(module)
-    elif callable(module):
-        network = module(n_features, n_experts)
-        if not isinstance(network, nn.Module):
-            raise invalid(
-                "module",
-                f"must return a torch.nn.Module when called with (n_features, n_experts); got "
-                f"{type(network).__name__}.",
-            )
-    else:
-        raise invalid(
-            "module",
-            f"must be a torch.nn.Module, a callable (n_features, n_experts) that returns one, or "
-            f"None; got {type(module).__name__}.",
-        )
+    n_features = problem.n_features
+    n_experts = problem.n_experts
+    network = _new_network(module, hidden, n_features, n_experts)
     network = network.to(problem.device, torch.float32)
     # A forward pass on a few rows initialises lazy layers and detects wrong shapes.
     rows = problem.train[:2]
@@ -209,12 +231,38 @@ def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Mod
     return network
 
 
+def _new_network(module: Any, hidden: Sequence[int], n_features: int, n_experts: int) -> nn.Module:
+    """A perceptron, a copy of the given network, or what the given callable returns."""
+    if module is None:
+        return perceptron(n_features, hidden, n_experts)
+    if isinstance(module, nn.Module):
+        return copy.deepcopy(module)
+    if not callable(module):
+        raise invalid(
+            "module",
+            f"must be a torch.nn.Module, a callable (n_features, n_experts) that returns one, or "
+            f"None; got {type(module).__name__}.",
+        )
+    network = module(n_features, n_experts)
+    if not isinstance(network, nn.Module):
+        raise invalid(
+            "module",
+            f"must return a torch.nn.Module when called with (n_features, n_experts); got "
+            f"{type(network).__name__}.",
+        )
+    return network
+
+
 def warm_start(module: nn.Module, policy: ScorePolicy) -> None:
     """Copy the weights of a policy whose network has the same names and shapes."""
-    state = {name: torch.as_tensor(array) for name, array in policy.network_weights().items()}
-    shapes, own = ({k: v.shape for k, v in x.items()} for x in (state, module.state_dict()))
-    if shapes == own:
-        module.load_state_dict(state)
+    weights = {name: torch.as_tensor(array) for name, array in policy.network_weights().items()}
+    if _shapes(weights) == _shapes(module.state_dict()):
+        module.load_state_dict(weights)
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    """The shape of each tensor."""
+    return {name: tensor.shape for name, tensor in weights.items()}
 
 
 def perceptron_policy(module: nn.Module, decoder: Decoder) -> PerceptronPolicy:
@@ -246,7 +294,9 @@ class ModulePolicy(ScorePolicy):
         self.n_experts = decoder.margins.size
         self.batch_size = batch_size
         self.device = device
-        self.experts = np.arange(self.n_experts) if experts is None else experts
+        if experts is None:
+            experts = np.arange(self.n_experts)
+        self.experts = experts
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores (n, n_experts), in the precision of X but computed in float32."""

@@ -53,34 +53,54 @@ class NeuralRouter(NetworkRouter):
 
     Parameters
     ----------
-    module : torch.nn.Module that maps (n, n_features) float32 to (n, n_experts), which is copied; a
-        callable ``module(n_features, n_experts)`` that returns one; None for a ReLU perceptron
-    hidden : tuple of int, widths of the hidden layers if ``module`` is None; () is a linear router
-    loss, rewards, strength, margins, counts, norms, total, share_below, cost_scale, decision, ties,
-        sampling : as for LinearRouter
-    surrogate : "logistic", "exponential", tau >= 0, "hinge" or "pairwise_..."; for mild and tdef
+    module : torch.nn.Module or callable, default=None
+        A network that maps (n, n_features) float32 to (n, n_experts), which is copied; or a callable
+        ``module(n_features, n_experts)`` that returns one; None for a ReLU perceptron.
+    hidden : tuple of int, default=(64,)
+        Widths of the hidden layers if ``module`` is None; () is a linear router.
+    loss, rewards, strength, margins, counts, norms, total, share_below, cost_scale, decision, ties : object
+        As for LinearRouter.
+    sampling : {"over", "under"}, default=None
+        As for LinearRouter.
+    surrogate : {"logistic", "exponential", "hinge", "pairwise_..."} or float, default="logistic"
+        The surrogate of mild and tdef: "logistic", "exponential", "hinge", "pairwise_..." or tau >= 0.
         From tau = 2 on no distribution can be read from the scores: the largest score decides.
-    epochs : int, passes over the training rows at most
-    batch_size : int, rows per step at most
-    lr : float, learning rate; with a schedule its largest value
-    weight_decay : float
-    optimizer : "adamw", "adam" or "sgd" (momentum 0.9)
-    schedule : None (constant) or "onecycle" (up for 30 % of the steps, then down to almost 0)
-    validation_fraction : float in [0, 1), share of the rows held out; 0 trains on all, to the end
-    patience : int, epochs without improvement before training stops
-    device : "auto" (a CUDA device if there is one, else the CPU) or what torch calls a device
-    random_state : int (fits repeat themselves on the same machine), RandomState or None
-    warm_start : bool, start from the last solution where it has the same shape
-    progress : callable or None, called as ``progress(epoch, epochs, message)`` after every epoch
+    epochs : int, default=50
+        Largest number of passes over the training rows.
+    batch_size : int, default=256
+        Largest number of rows per step.
+    lr : float, default=1e-3
+        Learning rate; with a schedule its largest value.
+    weight_decay : float, default=1e-4
+        Weight decay of matrices.
+    optimizer : {"adamw", "adam", "sgd"}, default="adamw"
+        "adamw", "adam" or "sgd", which has the momentum 0.9.
+    schedule : {"onecycle"}, default=None
+        "onecycle" rises for 30 % of the steps, then falls to almost 0; None is constant.
+    validation_fraction : float, default=0.1
+        Share of the rows held out, in [0, 1); 0 trains on all, to the end.
+    patience : int, default=10
+        Epochs without improvement before training stops.
+    device : str or torch.device, default="auto"
+        "auto" is a CUDA device if there is one, else the CPU; or what torch calls a device.
+    random_state : int, RandomState or None, default=0
+        With a number, fits repeat themselves on the same machine.
+    warm_start : bool, default=False
+        Whether to start from the last solution where it has the same shape.
+    progress : callable, default=None
+        Called as ``progress(epoch, epochs, message)`` after every epoch.
 
     Attributes
     ----------
-    margins_ : (n_experts,) array
-    n_iter_ : int, epochs run
-    best_epoch_ : int, the epoch that was kept, counted from 1
-    history_ : list of dict, one per epoch: "epoch", "loss" (mean surrogate over the epoch),
-        "learning_rate" and, with rows held out, "validation_loss" (deferral loss) and
-        "validation_surrogate"
+    margins_ : ndarray of shape (n_experts,)
+        The margins the router was trained with.
+    n_iter_ : int
+        Epochs run.
+    best_epoch_ : int
+        The epoch that was kept, counted from 1.
+    history_ : list of dict
+        One per epoch: "epoch", "loss" (mean surrogate over the epoch), "learning_rate" and, with rows held
+        out, "validation_loss" (deferral loss) and "validation_surrogate".
 
     Examples
     --------
@@ -117,27 +137,24 @@ class NeuralRouter(NetworkRouter):
         targets = training_targets(self, X, costs, sample_weight)
         device = network.find_device(self.device)
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
-        held_out = float(self.validation_fraction)
-        problem = network.Problem(X, costs, sample_weight, targets, decoder, held_out, seed, device)
+        problem = network.Problem(
+            X,
+            costs,
+            sample_weight,
+            targets,
+            decoder,
+            float(self.validation_fraction),
+            seed,
+            device,
+        )
         with training.own_randomness(device) as reseed:
             reseed(seed)
             module = network.build_module(self.module, self.hidden, problem)
             if self.warm_start and hasattr(self, "policy_"):
                 network.warm_start(module, self.policy_)
             run = training.Run()
-            if costs.shape[1] > 1:
-                parts = [(module, float(self.lr))]
-                run = training.train_router(
-                    self,
-                    module,
-                    problem,
-                    training.make_optimizer(parts, float(self.weight_decay), self.optimizer),
-                    reseed,
-                    schedule=None if self.schedule is None else training.learning_rate,
-                    patience=int(self.patience),
-                    progress=self.progress,
-                    remedy=", or scale the features",
-                )
+            if problem.n_experts > 1:
+                run = self._train(module, problem, reseed)
         module.eval()
         if run.diverged:
             warnings.warn(
@@ -153,6 +170,28 @@ class NeuralRouter(NetworkRouter):
             return network.perceptron_policy(module, decoder)
         return network.ModulePolicy(module, decoder, X.shape[1], int(self.batch_size), device)
 
+    def _train(self, module: Any, problem: Any, reseed: Callable[[int], None]) -> Any:
+        """Train the network in place, and leave it at its best epoch."""
+        from mild.routers.neural import training  # imports torch
+
+        optimizer = training.make_optimizer(
+            [(module, float(self.lr))], float(self.weight_decay), self.optimizer
+        )
+        schedule = None
+        if self.schedule is not None:
+            schedule = training.learning_rate
+        return training.train_router(
+            self,
+            module,
+            problem,
+            optimizer,
+            reseed,
+            schedule=schedule,
+            patience=int(self.patience),
+            progress=self.progress,
+            remedy=", or scale the features",
+        )
+
     def _check_options(self) -> None:
         super()._check_options()
         if isinstance(self.hidden, str) or not isinstance(self.hidden, (Sequence, np.ndarray)):
@@ -166,6 +205,7 @@ class NeuralRouter(NetworkRouter):
                 raise InvalidInputError(reason, parameter="hidden")
 
     def _seed(self) -> int:
+        """A number from ``random_state``."""
         state = self.random_state
         if state is None:
             return int(np.random.SeedSequence().generate_state(1)[0])

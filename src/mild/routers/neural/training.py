@@ -15,13 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mild.core.arrays import invalid
+from mild.core.arrays import IntArray, invalid
 from mild.errors import InvalidInputError
 from mild.routers.neural.network import Problem, check_output
 
 MOMENTUM = 0.9
 # One cycle: up for this share of the steps, from and down to these fractions of the largest rate.
-RISE, START, END = 0.3, 1 / 25, 1 / 25e4
+RISE = 0.3
+START = 1 / 25
+END = 1 / 25e4
 
 Progress = Callable[[int, int, str], Any]
 
@@ -75,39 +77,71 @@ def train_router(
 ) -> Run:
     """Train the module of a router in place and leave it at its best epoch.
 
-    ``epochs`` and ``batch_size`` are read from the router. ``reseed`` seeds the generators that the module
-    draws from; ``schedule`` gives the factor of the learning rates at a step, of so many; ``clip`` is the
-    largest norm of a step's gradient.
+    Parameters
+    ----------
+    router : NetworkRouter
+        Gives the number of ``epochs``, the ``batch_size`` and the learning rate ``lr``.
+    module : torch.nn.Module
+        The network.
+    problem : Problem
+        The rows, with their targets.
+    optimizer : torch.optim.Optimizer
+        Of the parameters of the module.
+    reseed : callable
+        Seeds the generators that the module draws from.
+    schedule : callable, default=None
+        ``schedule(step, steps)`` is the factor of the learning rates at a step, of so many.
+    clip : float, default=None
+        Largest norm of a step's gradient.
+    patience : int, default=None
+        Epochs without improvement before training stops; None trains to the end.
+    progress, step_progress : callable, default=None
+        Called as ``progress(done, total, message)`` after every epoch, and after every step.
+    remedy : str, default=""
+        Further advice in the error that says that training diverged.
+
+    Returns
+    -------
+    run : Run
+        What was trained.
     """
     epochs = int(router.epochs)
-    rates = [options["lr"] for options in optimizer.param_groups]
+    initial_rates = [group["lr"] for group in optimizer.param_groups]
+
+    def train_on(rows: IntArray) -> Tensor:
+        """One step on a batch; returns its mean loss."""
+        optimizer.zero_grad()
+        scores = module(problem.inputs(rows))
+        check_output(scores, len(rows), problem.n_experts)
+        loss = problem.losses(scores, rows).sum() / len(rows)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if clip is not None:
+            nn.utils.clip_grad_norm_(module.parameters(), clip)
+        optimizer.step()
+        return loss.detach()
 
     def run_epoch(epoch: int) -> dict[str, Any]:
+        """All batches of an epoch, counted from 1; returns its record."""
         rng = np.random.default_rng([problem.seed, epoch])
         batches = problem.batches(int(router.batch_size), rng)
         reseed(int(rng.integers(2**63)))
         module.train()
-        losses = []
-        for step, rows in enumerate(batches, (epoch - 1) * len(batches)):
-            steps = epochs * len(batches)
+        steps = epochs * len(batches)
+        first_step = (epoch - 1) * len(batches)
+        summed_losses = []
+        for step, rows in enumerate(batches, first_step):
             if schedule is not None:
-                for values, rate in zip(optimizer.param_groups, rates, strict=True):
-                    values["lr"] = rate * schedule(step, steps)
-            optimizer.zero_grad()
-            scores = module(problem.inputs(rows))
-            check_output(scores, len(rows), problem.n_experts)
-            loss = problem.losses(scores, rows).sum() / len(rows)
-            loss.backward()  # type: ignore[no-untyped-call]
-            losses.append(loss.detach() * len(rows))
-            if clip is not None:
-                nn.utils.clip_grad_norm_(module.parameters(), clip)
-            optimizer.step()
+                for group, rate in zip(optimizer.param_groups, initial_rates, strict=True):
+                    group["lr"] = rate * schedule(step, steps)
+            loss = train_on(rows)
+            summed_losses.append(loss * len(rows))
             if step_progress is not None:
-                message = f"epoch {epoch} of {epochs}, loss {loss.detach():.4f}"
+                message = f"epoch {epoch} of {epochs}, loss {loss:.4f}"
                 step_progress(step + 1, steps, message)
+        n_rows = sum(map(len, batches))
         record: dict[str, Any] = {
             "epoch": epoch,
-            "loss": float(torch.stack(losses).sum()) / sum(map(len, batches)),
+            "loss": float(torch.stack(summed_losses).sum()) / n_rows,
             "learning_rate": optimizer.param_groups[0]["lr"],
         }
         if len(problem.validation):
@@ -180,25 +214,32 @@ def learning_rate(step: int, steps: int) -> float:
     """
     peak = RISE * steps - 1
     if peak > 0 and step <= peak:
-        start, end, part = START, 1.0, step / peak
+        start = START
+        end = 1.0
+        progress = step / peak
     else:
         peak = max(peak, 0.0)
-        start, end, part = 1.0, END, (step - peak) / max(steps - 1 - peak, 1.0)
-    return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
+        start = 1.0
+        end = END
+        progress = (step - peak) / max(steps - 1 - peak, 1.0)
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
 
 
 @contextmanager
 def own_randomness(device: torch.device) -> Iterator[Callable[[int], None]]:
     """Yield a function that seeds torch's generators, and put them back as they were at the end."""
-    cuda = device.type == "cuda"
+    is_cuda = device.type == "cuda"
+    devices = []
+    if is_cuda:
+        devices = [device]
 
     def reseed(seed: int) -> None:
         torch.default_generator.manual_seed(seed)
-        if cuda:
+        if is_cuda:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
 
-    with torch.random.fork_rng([device] if cuda else []):
+    with torch.random.fork_rng(devices):
         yield reseed
 
 
@@ -207,17 +248,28 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Optimiser of modules, each with its learning rate; weight decay on matrices alone."""
     groups: list[dict[str, Any]] = []
-    for part, rate in parts:
-        free = [value for value in part.parameters() if value.requires_grad]
-        matrices = [value for value in free if value.ndim >= 2]
-        vectors = [value for value in free if value.ndim < 2]
-        for values, decay in ((matrices, weight_decay), (vectors, 0.0)):
-            if values:
-                groups.append({"params": values, "lr": rate, "weight_decay": decay})
+    for module, rate in parts:
+        matrices = []
+        vectors = []
+        for parameter in module.parameters():
+            if not parameter.requires_grad:
+                continue
+            if parameter.ndim >= 2:
+                matrices.append(parameter)
+            else:
+                vectors.append(parameter)
+        if matrices:
+            groups.append({"params": matrices, "lr": rate, "weight_decay": weight_decay})
+        if vectors:
+            groups.append({"params": vectors, "lr": rate, "weight_decay": 0.0})
     if not groups:
         raise invalid("module", "must have parameters to train; got none.")
+
     # One kernel for all parameters, where torch has one.
-    fused = all(v.device.type in ("cpu", "cuda") for group in groups for v in group["params"])
+    device_types = {parameter.device.type for group in groups for parameter in group["params"]}
+    fused = device_types <= {"cpu", "cuda"}
     if kind == "sgd":
         return torch.optim.SGD(groups, momentum=MOMENTUM, fused=fused)
-    return (torch.optim.Adam if kind == "adam" else torch.optim.AdamW)(groups, fused=fused)
+    if kind == "adam":
+        return torch.optim.Adam(groups, fused=fused)
+    return torch.optim.AdamW(groups, fused=fused)

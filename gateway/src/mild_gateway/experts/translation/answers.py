@@ -64,36 +64,47 @@ _SHAPE_ERRORS = (AttributeError, IndexError, KeyError, RecursionError, TypeError
 
 
 @contextmanager
-def checking_shape(what: str) -> Iterator[None]:
+def checking_shape(subject: str) -> Iterator[None]:
     """Raise TranslationError where what an expert sent has another shape than it should."""
     try:
         yield
     except _SHAPE_ERRORS as error:
-        raise TranslationError(f"{what} has another shape: {error!r}") from error
+        raise TranslationError(f"{subject} has another shape: {error!r}") from error
 
 
 def translate_answer(endpoint: str, answer: Document, api: str, request: Document) -> Document:
     """An expert's whole answer in the shape of the client's endpoint."""
     with checking_shape("the answer"):
-        chat = message_to_chat(answer) if api == "anthropic" else answer
+        chat = answer
+        if api == "anthropic":
+            chat = message_to_chat(answer)
         if endpoint == RESPONSES:
             return _chat_to_response(chat, request)
         if endpoint == MESSAGES:
             return _chat_to_message(chat)
-        return _chat_to_completion(chat) if endpoint == COMPLETIONS else chat
+        if endpoint == COMPLETIONS:
+            return _chat_to_completion(chat)
+        return chat
 
 
 def translate_error(endpoint: str, status: int, error: Document) -> Document:
     """An expert's error document in the shape of the client's endpoint."""
-    found = error.get("error")
-    inner = found if isinstance(found, dict) else {}
-    message = inner.get("message") or (found if isinstance(found, str) else None)
-    message = str(message or error.get("message") or "The expert refused the request.")
+    details = error.get("error")
+    if isinstance(details, str):
+        details = {"message": details}
+    if not isinstance(details, dict):
+        details = {}
+    message = details.get("message") or error.get("message") or "The expert refused the request."
     if endpoint == MESSAGES:
-        return anthropic_error(status, message, inner.get("code"))
-    kind = inner.get("type") or "invalid_request_error"
-    param, code = inner.get("param"), inner.get("code")
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+        return anthropic_error(status, str(message), details.get("code"))
+    return {
+        "error": {
+            "message": str(message),
+            "type": details.get("type") or "invalid_request_error",
+            "param": details.get("param"),
+            "code": details.get("code"),
+        }
+    }
 
 
 def anthropic_error(status: int, message: str, code: str | None = None) -> Document:
@@ -102,20 +113,25 @@ def anthropic_error(status: int, message: str, code: str | None = None) -> Docum
     >>> anthropic_error(404, "There is no such model.", "model_not_found")["error"]["type"]
     'not_found_error'
     """
-    other = "api_error" if status >= 500 else "invalid_request_error"
-    kind = _ANTHROPIC_ERRORS.get(status, other)
+    other_kind = "invalid_request_error"
+    if status >= 500:
+        other_kind = "api_error"
+    kind = _ANTHROPIC_ERRORS.get(status, other_kind)
     return {"type": "error", "error": {"type": kind, "message": message, "code": code}}
 
 
 def message_to_chat(message: Document) -> Document:
     """Anthropic's message as a chat completion."""
-    text, calls = [], []
+    texts = []
+    calls = []
     for block in message["content"]:
         if block["type"] == "text":
-            text.append(block["text"])
+            texts.append(block["text"])
         elif block["type"] == "tool_use":
             calls.append(tool_call(block["id"], block["name"], json.dumps(block["input"])))
-    answer: Document = {"role": "assistant", "content": "".join(text) if text else None}
+    answer: Document = {"role": "assistant", "content": None}
+    if texts:
+        answer["content"] = "".join(texts)
     if calls:
         answer["tool_calls"] = calls
     reason = FINISH_REASONS.get(message.get("stop_reason") or "", "stop")
@@ -135,7 +151,7 @@ def chat_usage(usage: Any) -> Document | None:
     >>> chat_usage({"input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 3})
     ... # doctest: +NORMALIZE_WHITESPACE
     {'prompt_tokens': 25, 'completion_tokens': 3, 'total_tokens': 28,
-     'prompt_tokens_details': {'cached_tokens': 20}}
+     'prompt_tokens_details': {'cached_tokens': 20, 'cache_write_tokens': 0}}
     """
     if not isinstance(usage, dict):
         return None
@@ -147,7 +163,7 @@ def chat_usage(usage: Any) -> Document | None:
         "prompt_tokens": tokens_in,
         "completion_tokens": tokens_out,
         "total_tokens": tokens_in + tokens_out,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
     }
 
 
@@ -155,15 +171,23 @@ def _chat_to_message(chat: Document) -> Document:
     choice = chat["choices"][0]
     answer = choice["message"]
     blocks: list[Document] = []
-    if text := answer.get("content") or answer.get("refusal"):
+    text = answer.get("content") or answer.get("refusal")
+    if text:
         blocks.append({"type": "text", "text": text})
     for call in answer.get("tool_calls") or ():
         function = call["function"]
-        given = arguments_of(function["arguments"])
-        block = {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
-        blocks.append(block)
+        blocks.append(
+            {
+                "type": "tool_use",
+                "id": call["id"],
+                "name": function["name"],
+                "input": arguments_of(function["arguments"]),
+            }
+        )
+    reason = stop_reason(choice.get("finish_reason"))
+    if answer.get("refusal"):
+        reason = "refusal"
     message = empty_message(chat.get("id"), chat.get("model"))
-    reason = "refusal" if answer.get("refusal") else stop_reason(choice.get("finish_reason"))
     return message | {
         "content": blocks,
         "stop_reason": reason,
@@ -171,9 +195,10 @@ def _chat_to_message(chat: Document) -> Document:
     }
 
 
-def empty_message(number: Any, model: Any) -> Document:
+def empty_message(chat_id: Any, model: Any) -> Document:
+    """Anthropic's message without content, as a stream begins with it."""
     return {
-        "id": f"msg_{number}",
+        "id": f"msg_{chat_id}",
         "type": "message",
         "role": "assistant",
         "model": model,
@@ -189,11 +214,16 @@ def stop_reason(finish_reason: Any) -> str:
 
 
 def message_usage(usage: Any) -> Document:
-    counts = usage if isinstance(usage, dict) else {}
-    cached = _count((counts.get("prompt_tokens_details") or {}).get("cached_tokens"))
+    """The usage of a chat as Anthropic's; all counts are 0 where none was reported."""
+    counts = {}
+    if isinstance(usage, dict):
+        counts = usage
+    details = counts.get("prompt_tokens_details") or {}
+    cached = _count(details.get("cached_tokens"))
+    written = _count(details.get("cache_write_tokens"))
     return {
-        "input_tokens": max(_count(counts.get("prompt_tokens")) - cached, 0),
-        "cache_creation_input_tokens": 0,
+        "input_tokens": max(_count(counts.get("prompt_tokens")) - cached - written, 0),
+        "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
         "output_tokens": _count(counts.get("completion_tokens")),
     }
@@ -209,78 +239,88 @@ def _chat_to_completion(chat: Document) -> Document:
 
 def _chat_to_response(chat: Document, request: Document) -> Document:
     choice = chat["choices"][0]
-    answer, number = choice["message"], chat.get("id")
+    answer = choice["message"]
+    chat_id = chat.get("id")
     output: list[Document] = []
     if answer.get("refusal"):
         part = {"type": "refusal", "refusal": answer["refusal"]}
-        output.append(message_item(f"msg_{number}", part))
+        output.append(message_item(f"msg_{chat_id}", [part]))
     elif answer.get("content"):
-        output.append(message_item(f"msg_{number}", text_part(answer["content"])))
-    for place, call in enumerate(answer.get("tool_calls") or ()):
+        output.append(message_item(f"msg_{chat_id}", [text_part(answer["content"])]))
+    for index, call in enumerate(answer.get("tool_calls") or ()):
         function = call["function"]
-        item = f"fc_{number}_{place}"
-        output.append(call_item(item, call["id"], function["name"], function["arguments"]))
-    made, model = chat.get("created"), chat.get("model")
-    response = empty_response(number, made, model, request)
+        item_id = f"fc_{chat_id}_{index}"
+        output.append(call_item(item_id, call["id"], function["name"], function["arguments"]))
+    response = empty_response(chat, request)
     reason = choice.get("finish_reason")
     return response | response_end(reason, output, chat.get("usage"))
 
 
-def empty_response(number: Any, created: Any, model: Any, request: Document) -> Document:
-    """A response without output, which repeats what the request said."""
+def empty_response(chat: Document, request: Document) -> Document:
+    """The response for a chat, or for the first chunk of one, without output.
+
+    It repeats what the request said.
+    """
     response: Document = {
-        "id": f"resp_{number}",
+        "id": f"resp_{chat.get('id')}",
         "object": "response",
-        "created_at": created or int(time.time()),
+        "created_at": chat.get("created") or int(time.time()),
         "status": "in_progress",
         "error": None,
         "incomplete_details": None,
-        "model": model,
+        "model": chat.get("model"),
         "output": [],
         "usage": None,
         "previous_response_id": None,
         "store": False,
     }
     for key, default in _DEFAULTS.items():
-        given = request.get(key)
-        response[key] = default if given is None else given
+        response[key] = default
+        if request.get(key) is not None:
+            response[key] = request[key]
     return response
 
 
 def response_end(reason: Any, output: list[Document], usage: Any) -> Document:
-    incomplete = _INCOMPLETE.get(reason)
-    return {
-        "status": "incomplete" if incomplete else "completed",
-        "incomplete_details": {"reason": incomplete} if incomplete else None,
+    """The fields that a response gets at its end."""
+    end: Document = {
+        "status": "completed",
+        "incomplete_details": None,
         "output": output,
         "usage": _response_usage(usage),
     }
+    if reason in _INCOMPLETE:
+        end["status"] = "incomplete"
+        end["incomplete_details"] = {"reason": _INCOMPLETE[reason]}
+    return end
 
 
 def _response_usage(usage: Any) -> Document | None:
     if not isinstance(usage, dict):
         return None
-    read, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    cached = _count((read or {}).get("cached_tokens"))
-    reasoning = _count((made or {}).get("reasoning_tokens"))
+    input_details = usage.get("prompt_tokens_details") or {}
+    output_details = usage.get("completion_tokens_details") or {}
+    cached = _count(input_details.get("cached_tokens"))
+    written = _count(input_details.get("cache_write_tokens"))
+    reasoning = _count(output_details.get("reasoning_tokens"))
     tokens_in = _count(usage.get("prompt_tokens"))
     tokens_out = _count(usage.get("completion_tokens"))
     return {
         "input_tokens": tokens_in,
-        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
         "output_tokens": tokens_out,
         "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": tokens_in + tokens_out,
     }
 
 
-def message_item(number: str, *parts: Document, status: str = "completed") -> Document:
+def message_item(item_id: str, content: list[Document], status: str = "completed") -> Document:
     return {
-        "id": number,
+        "id": item_id,
         "type": "message",
         "role": "assistant",
         "status": status,
-        "content": list(parts),
+        "content": content,
     }
 
 
@@ -289,10 +329,10 @@ def text_part(text: str) -> Document:
 
 
 def call_item(
-    number: str, call_id: str, name: str, arguments: str, status: str = "completed"
+    item_id: str, call_id: str, name: str, arguments: str, status: str = "completed"
 ) -> Document:
     return {
-        "id": number,
+        "id": item_id,
         "type": "function_call",
         "call_id": call_id,
         "name": name,
@@ -302,4 +342,7 @@ def call_item(
 
 
 def _count(value: Any) -> int:
-    return value if is_count(value) else 0
+    """A number of tokens; 0 if it is none."""
+    if is_count(value):
+        return value
+    return 0

@@ -8,8 +8,11 @@ from mild.errors import InvalidInputError
 
 Document = dict[str, Any]
 T = TypeVar("T")
-CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"
-RESPONSES, MESSAGES = "/responses", "/messages"
+CHAT = "/chat/completions"
+COMPLETIONS = "/completions"
+EMBEDDINGS = "/embeddings"
+RESPONSES = "/responses"
+MESSAGES = "/messages"
 #: What a request to an endpoint must have.
 REQUIRED = {
     CHAT: ("messages",),
@@ -89,6 +92,8 @@ _REMEDIES = {
     "prompt": "The gateway stores no prompts; send the text as input.",
 }
 _KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "a list"}
+# Characters that an error quotes of a value.
+_MAX_QUOTED = 80
 
 
 class TranslationError(InvalidInputError):
@@ -103,17 +108,22 @@ def is_native(endpoint: str, api: str) -> bool:
     >>> is_native("/messages", "anthropic"), is_native("/responses", "openai")
     (True, False)
     """
-    return endpoint == MESSAGES if api == "anthropic" else endpoint not in (RESPONSES, MESSAGES)
+    if api == "anthropic":
+        return endpoint == MESSAGES
+    return endpoint not in (RESPONSES, MESSAGES)
 
 
 def upstream_endpoint(endpoint: str, api: str) -> str:
     """The path at which an expert is asked."""
     if is_native(endpoint, api):
         return endpoint
-    return MESSAGES if api == "anthropic" else CHAT
+    if api == "anthropic":
+        return MESSAGES
+    return CHAT
 
 
 def check_fields(endpoint: str, request: Document) -> None:
+    """Refuse a request with a field that cannot be translated."""
     known = FIELDS[endpoint]
     for name, value in request.items():
         if not value or name in known["translated"] or name in known["ignored"]:
@@ -128,24 +138,34 @@ def check_fields(endpoint: str, request: Document) -> None:
         raise TranslationError(message, parameter=cut_short(name), code="unknown_field")
 
 
-def get(holder: Document, key: str, kind: type[T], where: str) -> T:
-    return _checked(holder.get(key), kind, f"{where}.{key}" if where else key)
+def get_field(holder: Document, key: str, kind: type[T], where: str) -> T:
+    """A field that must be there and be of this kind; ``where`` says in errors what holds it."""
+    return _checked(holder.get(key), kind, _full_name(where, key))
 
 
-def given(holder: Document, key: str, kind: type[T], where: str = "") -> T | None:
-    """A field of a kind; None where it is not given."""
-    return get(holder, key, kind, where) if holder.get(key) else None
+def get_optional(holder: Document, key: str, kind: type[T], where: str = "") -> T | None:
+    """A field that must be of this kind; None if it is missing or empty."""
+    if not holder.get(key):
+        return None
+    return get_field(holder, key, kind, where)
+
+
+def get_objects(holder: Document, key: str, where: str) -> list[Document]:
+    """A field that must be there and be a list of objects."""
+    name = _full_name(where, key)
+    return [_checked(entry, dict, name) for entry in get_field(holder, key, list, where)]
+
+
+def _full_name(where: str, key: str) -> str:
+    if not where:
+        return key
+    return f"{where}.{key}"
 
 
 def _checked(value: Any, kind: type[T], where: str) -> T:
     if not isinstance(value, kind):
-        raise wrong(where, f"must be {_KINDS[kind]}")
+        raise type_error(where, f"must be {_KINDS[kind]}")
     return value
-
-
-def objects(holder: Document, key: str, where: str) -> list[Document]:
-    name = f"{where}.{key}" if where else key
-    return [_checked(one, dict, name) for one in get(holder, key, list, where)]
 
 
 def is_count(value: Any) -> TypeGuard[int]:
@@ -155,22 +175,34 @@ def is_count(value: Any) -> TypeGuard[int]:
 
 def text_of(content: Any, where: str) -> str:
     """The text of a content that must be text, in one piece or in several."""
-    if content is None or isinstance(content, str):
-        return content or ""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
     if not isinstance(content, list):
-        raise wrong(where, "must be a string, or a list of strings")
-    return "\n".join(get(_checked(part, dict, where), "text", str, where) for part in content)
+        raise type_error(where, "must be a string, or a list of strings")
+    texts = []
+    for entry in content:
+        part = _checked(entry, dict, where)
+        texts.append(get_field(part, "text", str, where))
+    return "\n".join(texts)
 
 
-def with_given(document: Document, source: Document, *names: str, **renamed: str) -> Document:
-    """Add the fields that are given, some of them under other names."""
-    for name, other in {**dict.fromkeys(names), **renamed}.items():
+def copy_fields(source: Document, target: Document, *names: str, **renamed: str) -> None:
+    """Copy the fields that the source has, some of them under other names.
+
+    >>> target = {}
+    >>> copy_fields({"top_p": 0.5, "stop_sequences": ["."]}, target, "top_p", stop_sequences="stop")
+    >>> target
+    {'top_p': 0.5, 'stop': ['.']}
+    """
+    new_names = {name: name for name in names} | renamed
+    for name, new_name in new_names.items():
         if source.get(name) is not None:
-            document[other or name] = source[name]
-    return document
+            target[new_name] = source[name]
 
 
-def wrong(where: str, rule: str) -> TranslationError:
+def type_error(where: str, rule: str) -> TranslationError:
     return TranslationError(f"{where} {rule}.", parameter=where, code="invalid_type")
 
 
@@ -185,8 +217,11 @@ def unsupported_tool(tool: Document) -> TranslationError:
 
 
 def cut_short(value: Any) -> str:
+    """A value as text for a message: its beginning if it is long."""
     text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    if len(text) <= _MAX_QUOTED:
+        return text
+    return text[: _MAX_QUOTED - 3] + "..."
 
 
 def tool_call(number: str, name: str, arguments: str) -> Document:
