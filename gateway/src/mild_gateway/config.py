@@ -376,6 +376,13 @@ class Settings:
         return f"{self.source}, line {line}: {name}"
 
     @property
+    def folder(self) -> Path | None:
+        """The folder of the file; None for settings that come from no file."""
+        if self.source is None:
+            return None
+        return self.source.parent
+
+    @property
     def url(self) -> str:
         """Where the gateway listens."""
         host = self.host

@@ -33,9 +33,12 @@ class Request:
         self.written = []
         self.ended = False
 
-    async def write(self, body, more):
+    async def write(self, body):
         self.written.append(body)
-        self.ended = self.ended or not more
+
+    def end(self, body):
+        self.written.append(body)
+        self.ended = True
 
 
 CLIENT = SimpleNamespace(name="small")
@@ -49,7 +52,7 @@ def relay(*pieces, strip=False):
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         try:
             relay = StreamRelay(response, usage, strip)
-            await relay.run(request.write)
+            request.end(await relay.run(request.write))
         except ExpertError as fault:
             return fault
         return None
@@ -75,7 +78,7 @@ def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         translator = StreamTranslator(endpoint, "openai", "small", {})
         relay = StreamRelay(response, UsageMeter(), False, translator)
-        await relay.run(request.write)
+        request.end(await relay.run(request.write))
 
     with pytest.raises(ExpertError) as found:
         asyncio.run(run())

@@ -20,6 +20,7 @@ from mild_gateway.access.periods import Period, periods_at
 from mild_gateway.access.store import AccessStore, StoreError
 from mild_gateway.access.writer import StoreWriter
 from mild_gateway.config import Settings
+from mild_gateway.database.spool import Spool, spool_place
 from mild_gateway.refusals import Refusal
 
 # Seconds that a request may take, and after them until its reservation is charged in full.
@@ -82,7 +83,11 @@ class Access:
             self.grader = Key("(grader)", b"(grader)", "", 0.0, budget_day=grading_budget)
         self._callers = Callers(settings)
         self._writer = StoreWriter(
-            store, total_seconds + GRACE_SECONDS, self._watched_periods, self._use_keys
+            store,
+            total_seconds + GRACE_SECONDS,
+            self._watched_periods,
+            self._use_keys,
+            Spool(spool_place(settings.store, settings.folder)),
         )
         # Those of all keys together, for the day and the month.
         self._budgets = (

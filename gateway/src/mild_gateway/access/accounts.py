@@ -65,12 +65,16 @@ class Claim:
 
 
 class Settlement(NamedTuple):
-    """Reservations that end, by id and amount, and what was spent."""
+    """Reservations that end, by id and amount, and what was spent.
+
+    ``lost`` says that they have expired, and ``is_repeated`` that a killed process may have settled them.
+    """
 
     parts: Sequence[tuple[str, int]]
     accounts: Sequence[Account]
     cost: int
     lost: bool = False
+    is_repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -130,6 +134,8 @@ class Books:
 
     def settle(self, settlement: Settlement, open_ids: set[str]) -> None:
         """End reservations and count what was spent; ids that are not open have expired before."""
+        if settlement.is_repeated and open_ids.isdisjoint(id for id, _ in settlement.parts):
+            return
         released = 0
         cost = settlement.cost
         for id, amount in settlement.parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import os
 import secrets
@@ -24,6 +25,7 @@ from mild_gateway.access.accounts import (
 )
 from mild_gateway.access.keys import Key
 from mild_gateway.access.store import AccessStore, StoreError, StoreState
+from mild_gateway.database.spool import Spool
 
 # Seconds between looks at keys and expired reservations, and between attempts while the store is lost.
 REFRESH_SECONDS = 1.0
@@ -53,7 +55,8 @@ class StoreWriter:
     ``periods`` gives the day and month whose totals somebody looks at; ``on_keys`` is called in the loop
     with all keys and their salt, at the start and when they have changed. ``seconds`` after its claim a
     reservation is charged in full. ``trouble`` says why the store is lost: until it is back, claims are
-    refused and settlements wait.
+    refused and settlements wait. Settlements of reservations are in the spool until they are written: if
+    this process is killed, the next one writes them.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class StoreWriter:
         seconds: float,
         periods: Callable[[], Sequence[str]],
         on_keys: Callable[[list[Key], bytes], None],
+        spool: Spool,
     ) -> None:
         self.trouble: str | None = None
         self.totals: dict[Account, Totals] = {}
@@ -69,6 +73,7 @@ class StoreWriter:
         self._seconds = seconds
         self._periods = periods
         self._on_keys = on_keys
+        self._spool = spool
         self._keys_version = 0
         self._name = ""
         self._numbers = itertools.count()
@@ -92,6 +97,7 @@ class StoreWriter:
         self._name = f"{os.getpid()}-{secrets.token_hex(6)}"
         await asyncio.to_thread(self._store.open)
         await asyncio.to_thread(self._refresh)
+        self._spool.open(self._take_over)
         self._thread = threading.Thread(target=self._run, name="mild-store", daemon=True)
         self._thread.start()
 
@@ -105,6 +111,7 @@ class StoreWriter:
         else:
             await asyncio.to_thread(self._thread.join, 2 * SLOW_SECONDS)
             self._thread = None
+            self._spool.close()
 
     def new_id(self) -> str:
         """An id of a claim or batch that no other process uses."""
@@ -142,8 +149,17 @@ class StoreWriter:
         """Write a settlement soon; nobody waits for it."""
         self._count_unwritten(settlement, 1)
         with self._changed:
+            if settlement.parts:
+                self._spool.append(_spool_line(settlement))
             self._settlements.append(settlement)
             self._changed.notify()
+
+    def _take_over(self, line: bytes) -> None:
+        """Settle what a killed process has left behind; it may have been settled before."""
+        with suppress(ValueError, TypeError):
+            parts, account_names, cost = json.loads(line)
+            charged = [Account(*name) for name in account_names]
+            self.settle(Settlement(parts, charged, cost, is_repeated=True))
 
     def total(self, account: Account) -> Totals:
         """An account as it was last seen, with the settlements that are not written yet."""
@@ -265,6 +281,7 @@ class StoreWriter:
                 self._claims[:0] = waiting_claims
             raise
         self._last_batch_id = batch.id
+        self._spool.written(_n_spooled(batch.settlements))
         self._post(self._answer, waiting_claims, totals, batch.settlements)
         return len(waiting_claims)
 
@@ -278,6 +295,7 @@ class StoreWriter:
             return
         if self._store.has_happened(batch):
             self._last_batch_id = batch.id
+            self._spool.written(_n_spooled(batch.settlements))
             self._post(self._answer, (), {}, batch.settlements)
         else:
             # Expired ones are found again.
@@ -313,6 +331,16 @@ class StoreWriter:
         """Call something in the event loop, unless that has ended."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(job, *values)
+
+
+def _spool_line(settlement: Settlement) -> bytes:
+    """A settlement as a line of JSON."""
+    return json.dumps([settlement.parts, settlement.accounts, settlement.cost]).encode("ascii")
+
+
+def _n_spooled(settlements: Sequence[Settlement]) -> int:
+    """How many of these have a line in the spool: those of reservations, unless they have expired."""
+    return sum(bool(settlement.parts) and not settlement.lost for settlement in settlements)
 
 
 def _merged(settlements: Sequence[Settlement]) -> list[Settlement]:

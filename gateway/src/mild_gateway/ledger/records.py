@@ -171,6 +171,22 @@ def shorten_record(record: Record, keep_text: bool) -> Record:
     return shortened
 
 
+def spool_line(record: Record) -> bytes:
+    """A record as a line of JSON."""
+    return json.dumps([getattr(record, name) for name in COLUMNS]).encode("ascii")
+
+
+def record_of_line(line: bytes) -> Record | None:
+    """The record of a line; None for a line that was damaged, or written by another version."""
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(values, list) or len(values) != len(COLUMNS):
+        return None
+    return Record(*values)
+
+
 def as_text(text: str) -> str:
     """A text that any database takes: PostgreSQL does not take NUL."""
     return storable(text).replace("\0", "\ufffd")

@@ -198,7 +198,7 @@ class Cascade:
         start = time.perf_counter()
         kept = bytearray()
 
-        async def keep(content: bytes, more: bool) -> None:
+        async def keep(content: bytes) -> None:
             kept.extend(content)
             if len(kept) > MAX_BODY_BYTES:
                 raise ExpertError("garbled", f"an answer of more than {MAX_BODY_BYTES:,} bytes")
@@ -206,7 +206,8 @@ class Cascade:
         call.outcome = "open"
         call.content = kept
         try:
-            await self._calls.relay(call, answer, reader.add).run(keep)
+            last = await self._calls.relay(call, answer, reader.add).run(keep)
+            await keep(last)
             call.outcome = "ok"
         except asyncio.CancelledError:
             call.outcome = "cancelled"

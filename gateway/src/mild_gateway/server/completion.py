@@ -56,6 +56,8 @@ class Completion:
         self.time_limit = TimeLimit(context.access, caller, context.settings.longest_request)
         self.selection: Selection | None = None
         self.picked: PickedAnswer | None = None  # to be graded
+        self._is_recorded = False
+        reply.before_last_byte = self._record_answer
 
     async def run(self, receive: Receive) -> None:
         """Serve the request; whatever happens, its money is settled and one row is written."""
@@ -66,7 +68,6 @@ class Completion:
                     selection = await self._select()
                     call = await self._ask(selection)
                     await self._answer(call)
-                reply.outcome = "ok" if reply.status < 400 else "failed"
             except Refusal as refusal:
                 await self._refuse(refusal)
             except ExpertError as error:
@@ -74,7 +75,7 @@ class Completion:
             except asyncio.CancelledError:
                 if reply.is_started:
                     reply.status = 200
-                if client.has_left and reply.relay is not None:
+                if client.has_left and reply.relay is not None and not self._is_recorded:
                     await reply.relay.read_usage()
                 raise
             except BaseException as error:
@@ -83,7 +84,8 @@ class Completion:
                 reply.error = type(error).__name__
                 raise
             finally:
-                self._settle_and_record()
+                if not self._is_recorded:
+                    self._settle_and_record()
 
     async def _select(self) -> Selection:
         """Choose the experts; whether the answer is graded is drawn before it is known."""
@@ -148,8 +150,9 @@ class Completion:
         reply.relay = self.calls.relay(call, answer, self._reader_for_grading(call, answer))
         headers = answer_headers(answer, self.calls, reply, self.selection)
         await reply.begin(reply.status, headers)
-        await reply.relay.run(reply.write)
+        last = await reply.relay.run(reply.write)
         answer.close(finished=True)
+        await reply.end(last)
 
     async def _whole_content(self, call: ExpertCall, answer: ExpertAnswer) -> bytes:
         """The bytes that the client gets of an answer that was read whole."""
@@ -174,6 +177,8 @@ class Completion:
     async def _refuse(self, refusal: Refusal) -> None:
         """Answer with a refusal, or end a stream with it that has begun."""
         reply = self.reply
+        if self._is_recorded:
+            return
         reply.error = refusal.code or refusal.kind
         if reply.relay is not None:
             await self._end_stream(refusal)
@@ -192,6 +197,9 @@ class Completion:
     async def _end_broken_stream(self, error: ExpertError) -> None:
         """The expert broke its stream off, or its time is over."""
         reply = self.reply
+        if self._is_recorded:
+            # The answer is whole: it was the client that took too long to read it.
+            return
         reply.outcome = "cut"
         reply.error = str(error)
         if reply.relay is None:
@@ -210,10 +218,20 @@ class Completion:
         reply.outcome = "cut"
         reply.relay.answer.close()
         event = error_event(refusal, self.request.endpoint, reply.relay.translator)
-        await reply.write(event, True)
+        self._settle_and_record()
+        await reply.write(event)
+
+    def _record_answer(self) -> None:
+        """Record an answer that lacks only its last byte."""
+        reply = self.reply
+        # A refusal has said before how the request ends.
+        if reply.outcome == "cancelled":
+            reply.outcome = "ok" if reply.status < 400 else "failed"
+        self._settle_and_record()
 
     def _settle_and_record(self) -> None:
         """End the reservation, write the row, and offer the answer for grading."""
+        self._is_recorded = True
         record = self.record
         calls = self.calls
         finish_record(record, calls, self.reply, self.selection, self.serving)

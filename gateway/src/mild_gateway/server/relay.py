@@ -95,10 +95,10 @@ class StreamRelay:
     _begun: set[str] = field(default_factory=set)
     _ended: set[str] = field(default_factory=set)
 
-    async def run(self, write: Callable[[bytes, bool], Awaitable[None]]) -> None:
-        """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
+    async def run(self, write: Callable[[bytes], Awaitable[None]]) -> bytes:
+        """Relay everything but the last bytes, which are returned and may be empty.
 
-        ``write`` takes bytes and whether more follow.
+        Raises ExpertError where the expert breaks off; the response must then not end as if it were whole.
         """
         events = self.answer.events
         assert events is not None
@@ -107,7 +107,7 @@ class StreamRelay:
         sent = 0
         while event:
             if changed := await read_aside(event, self._changed):
-                await write(changed, True)
+                await write(changed)
                 sent += len(changed)
             if self._done:
                 break
@@ -120,13 +120,12 @@ class StreamRelay:
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
-        last = b""
-        if self.translator is not None:
-            try:
-                last = self.translator.finish()
-            except TranslationError as error:
-                raise ExpertError("garbled", str(error)) from None
-        await write(last, False)
+        if self.translator is None:
+            return b""
+        try:
+            return self.translator.finish()
+        except TranslationError as error:
+            raise ExpertError("garbled", str(error)) from None
 
     async def read_usage(self) -> None:
         """Count what has arrived for a client that has left, and wait for the usage if it comes next.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from mild_gateway.server.calls import ExpertCall
 from mild_gateway.server.completion_request import Headers
@@ -24,10 +25,16 @@ class ClientReply:
     is_started : whether the client has the head of the answer, so that no other attempt is made
     status, outcome, error : as the ledger has them; without an answer, the client left
     first_byte_ms, overhead_ms : until the first byte of the expert's answer, and without the experts
+
+    ``before_last_byte`` is called when all but the last bytes have been sent: what the client has whole is
+    on record, even if this process is killed at that moment.
     """
 
-    def __init__(self, send: Send, start: float) -> None:
+    def __init__(
+        self, send: Send, start: float, before_last_byte: Callable[[], None] = lambda: None
+    ) -> None:
         self._send = send
+        self.before_last_byte = before_last_byte
         self.start = start
         self.call: ExpertCall | None = None
         self.relay: StreamRelay | None = None
@@ -47,9 +54,18 @@ class ClientReply:
         self.is_started = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def write(self, body: bytes, more: bool) -> None:
-        """Send a part of the body, and whether more follows."""
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+    async def write(self, body: bytes | memoryview) -> None:
+        """Send a part of the body."""
+        self._note_first_byte()
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end(self, body: bytes | memoryview) -> None:
+        """Send the last part of the body, which may be empty."""
+        self._note_first_byte()
+        self.before_last_byte()
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def _note_first_byte(self) -> None:
         if self.call is not None and self.first_byte_ms is None:
             self.first_byte_ms = self.milliseconds()
 
@@ -57,8 +73,9 @@ class ClientReply:
         """Send an answer that is whole."""
         await self.begin(status, headers)
         if len(body) <= _LARGE_BYTES:
-            await self.write(body, False)
+            await self.end(body)
             return
         # Waits until most of it was read: until then the request is in flight.
-        await self.write(body, True)
-        await self.write(b"", False)
+        view = memoryview(body)
+        await self.write(view[:-1])
+        await self.end(view[-1:])

@@ -77,7 +77,7 @@ def make_context(settings: Settings, router: Router) -> AppContext:
     from mild_gateway.server.context import AppContext
 
     access = Access(settings, total_seconds=settings.longest_request)
-    ledger = LedgerWriter(settings.ledger, router.expert_names)
+    ledger = LedgerWriter(settings.ledger, router.expert_names, folder=settings.folder)
     board = None
     if settings.page:
         board = Dashboard(settings, router, access.spend, ledger)
