@@ -262,7 +262,7 @@ def check_killed(folder, count, seed, budget):
     Answers do not wait for the ledger, but the next process writes what the killed one has left in its
     spool: each whole answer has its row, and what it cost is in the accounts.
     """
-    run, stops, answered = asyncio.run(play(folder, count, seed, 1, budget, kill=True))
+    run, stops, _ = asyncio.run(play(folder, count, seed, 1, budget, kill=True))
     rows = rows_of(folder)
     ids = [row[0] for row in rows]
     # Answers that were cut by the kill have no end, so that nobody takes them for whole ones.

@@ -5,15 +5,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 
 import ledger_cases
 import waiting
-from ledger_cases import record, writing
+from ledger_cases import writing
 from mild_gateway.ledger import read_ledger
-from mild_gateway.ledger.writer import INTERVAL
 from waiting import PATIENCE
 
 START = """
