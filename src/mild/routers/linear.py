@@ -137,10 +137,10 @@ class LinearRouter(SurrogateRouter):
     ) -> LinearPolicy:
         """Fit from a starting point, or as the next step of the path of a search."""
         is_search_step = path is not None
-        known = None
+        reusable = None
         if path is not None:
-            known = path.reusable(self)
-        targets = training_targets(self, X, costs, sample_weight, known)
+            reusable = path.reusable(self)
+        targets = training_targets(self, X, costs, sample_weight, reusable)
         if costs.shape[1] == 1:
             solution = Minimum(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
             return self._settle(solution, targets, X.dtype, may_stop=is_search_step)
