@@ -182,7 +182,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self.policy_.decision_function(inputs)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Stationary distribution over the experts for each row.
+        """Return the stationary distribution over the experts for each row.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self.policy_.predict_proba(inputs)
 
     def expected_costs(self, X: Any) -> FloatArray:
-        """Expected cost of each expert, where the router has learned it.
+        """Return the expected cost of each expert, where the router has learned it.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self.policy_.decide_one(x)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the chosen experts, over the rows in which it is known.
+        """Return minus the mean cost of the chosen experts, over the rows in which it is known.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return -deferral_loss(np.asarray(y), chosen, sample_weight, missing="skip")
 
     def without(self, expert: int | str) -> Self:
-        """The router without one expert, without a refit.
+        """Return the router without one expert; no refit.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> Self:
-        """The router under new prices, without a refit, where it has separate heads.
+        """Return the router under new prices, if it has separate heads; no refit.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(str(error), parameter="X") from error
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's checks need to know."""
+        """Return what scikit-learn needs to know: costs are a two-dimensional, non-negative target."""
         tags = super().__sklearn_tags__()
         tags.estimator_type = None
         tags.target_tags.required = True

@@ -55,7 +55,7 @@ class Calibration:
     rows: int  # number of held-out rows that were used
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the fields, ready for JSON."""
         return asdict(self)
 
     @property

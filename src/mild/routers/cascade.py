@@ -332,7 +332,7 @@ class CascadeRouter(BaseRouter):
         return learnable
 
     def at(self, price_weight: float) -> CascadePolicy:
-        """The policy for another weight of prices; no refit.
+        """Return the policy for another weight of prices; no refit.
 
         Parameters
         ----------
@@ -354,7 +354,7 @@ class CascadeRouter(BaseRouter):
     def policy_of(
         self, candidate: CascadeCandidate, price_weight: float | None = None
     ) -> CascadePolicy:
-        """The policy of one of the candidates.
+        """Return the policy of one of the candidates.
 
         Parameters
         ----------
@@ -400,7 +400,7 @@ class CascadeRouter(BaseRouter):
 
 
 def _checked_answers(answers: Answers | None, shape: tuple[int, ...]) -> Answers:
-    """Answers of this shape (n_samples, n_experts); warns if no two of them ever agree."""
+    """Return answers if they have this shape (n_samples, n_experts); warn if no two of them agree."""
     if not isinstance(answers, Answers):
         got = "none"
         if answers is not None:
@@ -425,7 +425,7 @@ def _checked_answers(answers: Answers | None, shape: tuple[int, ...]) -> Answers
 def _price_matrix(
     prices: Any, shape: tuple[int, ...], sample_weight: FloatArray | None
 ) -> FloatArray:
-    """Prices (n_samples, n_experts), the mean of the expert where they are unknown."""
+    """Return prices (n_samples, n_experts), the mean of the expert where they are unknown."""
     if prices is None:
         return np.zeros(shape)
     checked = float_matrix("prices", np.atleast_2d(np.asarray(prices)))

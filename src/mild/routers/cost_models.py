@@ -102,6 +102,7 @@ class KNNRouter(BaseRouter):
     n_neighbors_ = from_policy("n_neighbors", "Neighbours in use.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        """Store the rows of positive weight; dense ones are centred, for more exact distances."""
         n_neighbors = int(self.n_neighbors)
         if sample_weight is None:
             n_neighbors = min(n_neighbors, X.shape[0])
@@ -234,7 +235,7 @@ class PricedRouter(BaseRouter):
         return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0))
 
     def expected_errors(self, X: Any) -> FloatArray:
-        """Expected error of each expert, without prices.
+        """Return the expected error of each expert, without prices.
 
         Parameters
         ----------
@@ -249,7 +250,7 @@ class PricedRouter(BaseRouter):
         return self.policy_.expected_errors(inputs)
 
     def expected_prices(self, X: Any) -> FloatArray:
-        """Expected price of each expert, before ``price_weight``.
+        """Return the expected price of each expert, before ``price_weight``.
 
         Parameters
         ----------
@@ -264,7 +265,7 @@ class PricedRouter(BaseRouter):
         return self.policy_.expected_prices(inputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the chosen experts.
+        """Return minus the mean cost of the chosen experts.
 
         Parameters
         ----------

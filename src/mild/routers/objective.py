@@ -90,7 +90,7 @@ class Targets:
     label_offset: FloatArray | None = None
 
     def curvature_of(self, reward_sums: FloatArray) -> float:
-        """Mean curvature of the loss in one score, at equal scores, from the sums (p,) of all rewards.
+        """Return the mean curvature of the loss in one score at equal scores, from the reward sums (p,).
 
         At equal scores each of p experts has the softmax 1 / p, so the curvature in one score is
 
@@ -320,7 +320,7 @@ class MarginSums:
         return theory_margins(self.mass, norms, options.total, options.share_below)
 
     def _squared(self, kind: str) -> FloatArray:
-        """Largest or mean squared norm (p,) of the features; that of all rows for an expert without any."""
+        """Return the largest or mean squared feature norm (p,); of all rows for an expert without any."""
         has_rows = self.mass > 0
         if kind == "max":
             return np.where(has_rows, self.largest_norms, self.all_largest_norm)

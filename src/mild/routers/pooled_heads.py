@@ -42,7 +42,7 @@ class PooledHeads:
     standard_errors: FloatArray
 
     def expected(self, X: FloatArray) -> FloatArray:
-        """Expected outcome (n, p) of each expert."""
+        """Return the expected outcome (n, p) of each expert."""
         return np.asarray(X @ self.coef.T.astype(X.dtype) + self.intercept, float)
 
 

@@ -274,7 +274,7 @@ class RouterCV(BaseRouter):
         float_vector("margin_factors", np.atleast_1d(self.margin_factors), positive=True)
 
     def _folds(self, X: Any, costs: FloatArray, groups: IntArray | None = None) -> Folds:
-        """The rows to fit on and the held-out rows of each fold."""
+        """Return the training rows and the held-out rows of each fold."""
         cv = self.cv
         if isinstance(cv, (int, np.integer)):
             cv = self._shuffled_folds(int(cv), X.shape[0], groups)
@@ -284,7 +284,7 @@ class RouterCV(BaseRouter):
             return list(check_cv(cv).split(X, costs, groups))
 
     def _shuffled_folds(self, n_folds: int, n_samples: int, groups: IntArray | None) -> Any:
-        """A splitter into so many folds, which keeps groups together where there are any."""
+        """Return a splitter into ``n_folds``, which keeps groups together if there are any."""
         if n_folds < 2:
             raise invalid("cv", f"must be at least 2 folds; got {n_folds}.")
         unit = "samples"
@@ -302,7 +302,7 @@ class RouterCV(BaseRouter):
     def _candidates(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
     ) -> list[Candidate]:
-        """All candidates but the stack and the bias, which are made from the best of them."""
+        """List all candidates but the stack and the bias, which are made from the best of them."""
         base = self.estimator
         if base is None:
             base = LinearRouter()
@@ -328,7 +328,7 @@ class RouterCV(BaseRouter):
         return candidates
 
     def _plan(self, candidates: list[Candidate]) -> SearchPlan:
-        """In which order candidates are judged, and what is made from the best of them."""
+        """Decide in which order candidates are judged, and what is made from the best of them."""
         with_stack = "stack" in self._families and len(candidates) > 1
         with_bias = any(candidate.keeps_scores for candidate in candidates)
         # A linear router is but one member of a stack: its margins need fewer strengths.
@@ -757,7 +757,7 @@ class Search:
         return linearised_rows(paid, self.data.sample_weight).mean(axis=0)
 
     def complete_results(self) -> CompleteResults:
-        """The candidates that were judged on every fold."""
+        """Return the results of the candidates that were judged on every fold."""
         costs = linearised_rows(self.data.paid(self.choices), self.data.sample_weight)
         complete = np.flatnonzero(~np.isnan(costs).any(axis=0))
         candidates = [self.candidates[index] for index in complete]

@@ -163,7 +163,7 @@ class Preconditioner:
         return np.sqrt(np.maximum(scaled, 1e-8 * max(scaled.max(), 1e-30)))
 
     def _dense_factor(self) -> FloatArray:
-        """L of the covariance of the features."""
+        """Return L, from the covariance of the features."""
         second_moments = self._moments[:-1, :-1]
         hessian = self._curvature * (second_moments - np.outer(self.mean, self.mean))
         diagonal = np.diag_indices_from(hessian)
@@ -172,7 +172,7 @@ class Preconditioner:
         return np.asfortranarray(_lower_factor(hessian))
 
     def to_weights(self, V: FloatArray) -> FloatArray:
-        """W from V."""
+        """Return the weights W that belong to V."""
         if self.between is not None:
             V = self.between.inverse @ V
         if not self.dense:
@@ -183,7 +183,7 @@ class Preconditioner:
         return W
 
     def to_variables(self, W: FloatArray) -> FloatArray:
-        """V from W."""
+        """Return the variables V that belong to W."""
         if self.between is not None:
             W = self.between.root @ W
         if not self.dense:
@@ -192,7 +192,7 @@ class Preconditioner:
         return np.column_stack([W[:, :-1] @ self.factor, offset])
 
     def gradient_in_variables(self, G: FloatArray) -> FloatArray:
-        """Gradient in V from the gradient G in W."""
+        """Return the gradient in V from the gradient G in W."""
         if self.between is not None:
             G = self.between.inverse @ G
         if not self.dense:
@@ -201,7 +201,7 @@ class Preconditioner:
         return np.column_stack([self._solve(centred), G[:, -1] / self.sqrt_curvature])
 
     def _solve(self, rows: FloatArray, transposed: bool = False) -> FloatArray:
-        """Rows times the inverse of L, or of its transpose."""
+        """Return rows times the inverse of L^T, or of L if ``transposed``."""
         # LAPACK itself: the checks of solve_triangular take as long as a small solution.
         return dtrtrs(self.factor, rows.T, lower=1, trans=int(transposed))[0].T
 

@@ -90,7 +90,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     average_rows: float = 0.0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the stack.
+        """Return the parameters of the stack.
 
         Parameters
         ----------
@@ -162,6 +162,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         known_costs: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Policy:
+        """Fit the members, and combine them by a blend or by the final estimator."""
         members = self._members()
         folds = self._folds(costs, sample_weight)
         predictions = self._held_out_predictions(
@@ -479,7 +480,7 @@ class _LeastSquares:
     target: FloatArray
 
     def drawn_to_average(self, n_members: int, strength: float) -> _LeastSquares:
-        """The problem with one more row per member, which draws its weight towards ``s_m u_m``.
+        """Return the problem with one more row per member, which draws its weight towards ``s_m u_m``.
 
         Without other members, member m would get the weight ``u_m = e_m . c / |e_m|^2``, and would
         explain the squares ``u_m e_m . c``; ``s_m`` is its share of the sum of these.

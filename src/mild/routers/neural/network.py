@@ -335,7 +335,7 @@ class ModulePolicy(ScorePolicy):
         return self.module.state_dict()
 
     def with_experts(self, experts: IntArray) -> ModulePolicy:
-        """The module still scores every expert; the decision is between these."""
+        """Return a policy that decides between these experts; the module still scores all of them."""
         changed = copy.copy(self)
         changed.decoder = self.decoder.with_experts(experts)
         changed.n_experts = len(experts)
