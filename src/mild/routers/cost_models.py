@@ -351,9 +351,10 @@ def fit_heads(
     sample_weight: FloatArray | None = None,
     numbers: Sequence[int] = (),
 ) -> HeadEstimates:
-    """Choose the strengths of a PricedRouter by held-out rows, and fit it on all rows.
+    """Choose the penalties of a PricedRouter by held-out rows, and fit it on all rows.
 
-    The heads of errors and of prices each get the strength of the least squared held-out error.
+    It has a head, a linear function of the features per expert, for errors and another one for prices. Each
+    gets the strength of the L2 penalty with the least squared error on held-out rows.
 
     How a held-out estimate depends on the features comes from the other folds; its level, the mean error or
     price of each expert, comes from all rows. A fold whose training rows favour an expert by chance holds

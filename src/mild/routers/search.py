@@ -793,9 +793,8 @@ class Search:
                 self.report(len(result.choices), f"fold {result.fold + 1}")
         except KeyboardInterrupt:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", UserWarning
-                )  # joblib warns of tasks that it gives up
+                # joblib warns of the tasks that it gives up.
+                warnings.simplefilter("ignore", UserWarning)
                 block_results.close()
             any_recalled = len(fresh) < len(candidates)
             any_complete = any_recalled or n_folds in n_folds_judged.values()
@@ -947,8 +946,8 @@ def _judge_block(
     tol : float
         Tolerance of linear routers.
     has_memory : bool
-        Whether later searches may use the result. A stack in one of them may need the expected costs of
-        candidates that this search does not need them of.
+        Whether later searches may use the result: a stack in one of them may need expected costs that this
+        search does not need.
 
     Returns
     -------
@@ -962,7 +961,7 @@ def _judge_block(
     routers = {index: candidate.router for index, candidate in block.items()}
     result = BlockResult(fold)
     if weight is None and all(isinstance(router, KNNRouter) for router in routers.values()):
-        # Different numbers of neighbours need the same distances.
+        # They differ in the number of neighbours alone, so the distances are computed once for all.
         result.expected_costs = _nearest_costs(routers, X, costs, held_out)
         for index, expected in result.expected_costs.items():
             result.choices[index] = cheapest_expected(expected, data.ranks)

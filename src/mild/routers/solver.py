@@ -718,6 +718,21 @@ def make_warm_start(
 
     With more than ``MANY`` experts the preconditioner is made again with the curvature between their scores
     at the start. At zero, for which the given one is made, they would all be alike.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+        What is minimised over weights (p, d + 1), on the sample or on all rows.
+    preconditioner : Preconditioner
+        That of zero weights, with one curvature for all experts.
+    moments : array of shape (d + 1, d + 1) or (d + 1,)
+        Second moments of the features.
+    neighbour : array of shape (p, d + 1) or None
+        Solution of a similar problem.
+    max_iter : int
+        Largest number of iterations for a rough solution.
+    sees_all_rows : bool
+        Whether the objective is that of all rows, so that iterations count.
     """
     loss: Any = objective.loss
     zero = np.zeros(objective.shape)

@@ -394,12 +394,14 @@ def blend(
     all_held_out = np.sort(np.concatenate([held_out for _, held_out in folds]))
     choices = np.full(len(costs), -1, np.intp)
     for _, held_out in folds:
+        # The weights must not have seen the rows for which they choose.
         if len(folds) == 1:
             weights, means = fit_on(held_out)
         else:
             weights, means = fit_on(np.setdiff1d(all_held_out, held_out))
         differences = np.tensordot(weights[:-1], _differences(predictions[:, held_out]), 1)
         differences = differences + weights[-1] * _differences(means)
+        # The level changes no choice; experts tie if they differ by rounding, which is relative to it.
         choices[held_out] = cheapest_expected(differences + means.mean(), ranks)
     weights, means = fit_on(all_held_out)
     return weights, means, choices
