@@ -28,7 +28,7 @@ def row_loss(n, surrogate="logistic", missing=False, transformed=False, seed=0):
         extra = {
             "scale": np.array([2.0, 0.5, 1.0]),
             "offset": np.array([0.1, -0.3, 0.0]),
-            "own_offset": np.array([-0.2, 0.3, 0.1]),
+            "label_offset": np.array([-0.2, 0.3, 0.1]),
         }
         rewards[1:] = 0
     return RowLoss(rewards, asked, margin_groups(MARGINS), parse_surrogate(surrogate), **extra)
@@ -90,7 +90,7 @@ def test_scores_are_scaled_and_shifted_before_the_loss():
     X, W = inputs(40), weights()
     value, _ = LinearObjective(X, loss, 0.0)(W)
     scores = (X @ W[:, :-1].T + W[:, -1]) * loss.scale + loss.offset
-    scores += np.where(loss.rewards.T > 0, loss.own_offset, 0)
+    scores += np.where(loss.rewards.T > 0, loss.label_offset, 0)
     assert value == pytest.approx(mild_loss(scores, loss.rewards.T, MARGINS).sum())
 
 

@@ -118,7 +118,7 @@ def test_few_experts_and_the_hinge_keep_the_plain_preconditioner(p, surrogate):
     moments = second_moments(X, np.ones(200))
     plain = Preconditioner(moments, 0.3, 1e-3)
     begin = make_warm_start(objective, plain, moments, None, 50, True)
-    assert (begin.preconditioner, begin.spent) == (plain, 0)
+    assert (begin.preconditioner, begin.n_iter) == (plain, 0)
 
 
 def test_many_experts_are_told_apart_at_a_rough_solution():
@@ -128,12 +128,12 @@ def test_many_experts_are_told_apart_at_a_rough_solution():
     plain = Preconditioner(moments, 0.3, 1e-3)
     begin = make_warm_start(objective, plain, moments, None, 50, True)
     assert begin.preconditioner.between is not None
-    assert 0 < begin.spent < 50
+    assert 0 < begin.n_iter < 50
     assert objective(begin.W)[0] < objective(np.zeros(objective.shape))[0]
     start = np.random.default_rng(2).normal(size=objective.shape)
     begin = make_warm_start(objective, plain, moments, start, 50, True)
     assert_array_equal(begin.W, start)
-    assert begin.spent == 0
+    assert begin.n_iter == 0
 
 
 def test_iterations_count_where_they_saw_all_rows():
@@ -145,9 +145,9 @@ def test_iterations_count_where_they_saw_all_rows():
     for whole in (True, False):
         begin = make_warm_start(objective, plain, moments, None, 50, whole)
         assert_array_equal(begin.W, rough.W)
-        assert begin.spent == (rough.n_iter if whole else 0)
+        assert begin.n_iter == (rough.n_iter if whole else 0)
         two_more = minimise(objective, begin.preconditioner, begin.W, 1e-13, 2)
-        assert begin.with_spent(two_more).n_iter == begin.spent + 2
+        assert begin.with_iterations(two_more).n_iter == begin.n_iter + 2
 
 
 @pytest.mark.parametrize(("surrogate", "tied"), [("logistic", True), ("hinge", False)])
@@ -156,7 +156,7 @@ def test_few_experts_begin_at_zero_or_beside_the_ties_of_the_hinge(surrogate, ti
     moments = second_moments(X, np.ones(200))
     plain = Preconditioner(moments, 0.3, 1e-3)
     begin = make_warm_start(objective_of(X, costs, surrogate), plain, moments, None, 50, True)
-    assert (begin.preconditioner, begin.spent) == (plain, 0)
+    assert (begin.preconditioner, begin.n_iter) == (plain, 0)
     assert (not begin.W.any()) is tied
 
 

@@ -23,23 +23,28 @@ class ExpertAnswers:
     names: list[str] | None  # from the columns of a frame
 
     @property
+    def n_experts(self) -> int:
+        """Number of experts."""
+        return self.indices.shape[1]
+
+    @property
     def asked(self) -> BoolArray:
         """Whether there is an answer, (n, p)."""
         return self.indices != MISSING
 
     def correct(self, y: IntArray) -> BoolArray:
-        """Whether an answer (n, p) is the class y (n,); False where it is missing."""
+        """Return whether each answer (n, p) is the class y (n,); False where it is missing."""
         return self.indices == y[:, None]
 
     def take(self, rows: IntArray) -> ExpertAnswers:
-        """The answers about some of the rows."""
+        """Return the answers about some of the rows."""
         return ExpertAnswers(self.indices[rows], self.names)
 
 
 def read_answers(experts: Any, classes: Any, n_rows: int) -> ExpertAnswers:
-    """Check answers (n, p) or (n,) and find them among the classes.
+    """Check answers (n, p) or (n,), and convert them to indices of the classes.
 
-    NaN, None and masked entries are missing answers. An answer that is no class is refused.
+    NaN, None and masked entries are missing answers. An answer that is not one of the classes is refused.
     """
     if experts is None:
         raise InvalidInputError(
@@ -47,20 +52,23 @@ def read_answers(experts: Any, classes: Any, n_rows: int) -> ExpertAnswers:
             "None where an expert has none.",
             parameter="experts",
         )
-    columns = getattr(experts, "columns", None)
-    names = None if columns is None else [str(name) for name in columns]
-    masked = np.ma.getmaskarray(experts) if isinstance(experts, np.ma.MaskedArray) else None
-    answers = np.ma.getdata(experts) if masked is not None else np.asarray(experts)
+    names = None
+    if getattr(experts, "columns", None) is not None:
+        names = [str(name) for name in experts.columns]
+    if isinstance(experts, np.ma.MaskedArray):
+        answers = np.ma.getdata(experts)
+        missing = np.ma.getmaskarray(experts) | _missing(answers)
+    else:
+        answers = np.asarray(experts)
+        missing = _missing(answers)
     if answers.ndim == 1:
         answers = answers.reshape(-1, 1)
+        missing = missing.reshape(-1, 1)
     if answers.ndim != 2 or answers.shape[0] != n_rows or answers.shape[1] == 0:
         raise invalid(
             "experts",
             f"must have shape (n_samples, n_experts) with n_samples = {n_rows}; got {answers.shape}.",
         )
-    missing = _missing(answers)
-    if masked is not None:
-        missing |= masked.reshape(answers.shape)
     indices = np.full(answers.shape, MISSING)
     indices[~missing] = class_indices(answers[~missing], classes, "experts")
     return ExpertAnswers(indices, names)
@@ -79,29 +87,33 @@ def check_every_expert_answers(answers: ExpertAnswers) -> None:
 
 
 def class_indices(labels: Any, classes: Any, name: str) -> IntArray:
-    """Index (m,) of each label among the classes; a label that is none of them is refused."""
-    index_of = {label: index for index, label in enumerate(classes.tolist())}
+    """Return the index (m,) of each label among the classes; other labels are refused.
+
+    ``name`` is the parameter that holds the labels.
+    """
+    index_of_class = {label: index for index, label in enumerate(classes.tolist())}
+    # Each distinct label is looked up once.
     distinct_labels, label_numbers = _distinct(labels)
-    index_of_label = np.empty(len(distinct_labels), np.intp)
+    indices = np.empty(len(distinct_labels), np.intp)
     unknown = []
-    for position, label in enumerate(distinct_labels):
-        index = index_of.get(label)
+    for number, label in enumerate(distinct_labels):
+        index = index_of_class.get(label)
         if index is None:
             unknown.append(repr(label))
         else:
-            index_of_label[position] = index
+            indices[number] = index
     if unknown:
-        classes_words = listed([repr(label) for label in classes.tolist()])
+        class_list = listed([repr(label) for label in classes.tolist()])
         raise InvalidInputError(
-            f"{name} must hold classes only ({classes_words}); got {listed(unknown, most=3)}.",
+            f"{name} must hold classes only ({class_list}); got {listed(unknown, most=3)}.",
             parameter=name,
             code="unknown_class",
         )
-    return index_of_label[label_numbers]
+    return indices[label_numbers]
 
 
 def expert_cost_vector(expert_costs: Any, n_experts: int) -> FloatArray:
-    """Cost (p,) of asking each expert: finite numbers >= 0; None is 0, one number is for all."""
+    """Return the checked cost (p,) of asking each expert; None is 0, and one number is for all."""
     if expert_costs is None:
         return np.zeros(n_experts)
     try:
@@ -121,12 +133,14 @@ def expert_cost_vector(expert_costs: Any, n_experts: int) -> FloatArray:
 
 
 def _expert_names(answers: ExpertAnswers, experts: IntArray) -> str:
+    """Name experts in an error message: by their columns, or by number."""
     if answers.names is None:
         return listed([f"expert {expert}" for expert in experts])
     return listed([repr(answers.names[expert]) for expert in experts])
 
 
 def _missing(answers: Any) -> BoolArray:
+    """Return whether each entry of an array is NaN, None or a missing value of pandas."""
     if answers.dtype.kind == "f":
         return np.isnan(answers)
     if answers.dtype.kind != "O":
@@ -136,14 +150,14 @@ def _missing(answers: Any) -> BoolArray:
 
 
 def _is_missing(answer: Any) -> bool:
-    """None, NaN, or a missing value of pandas."""
+    """Whether a value is None, NaN or a missing value of pandas."""
     if answer is None or type(answer).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(answer, (float, np.floating)) and math.isnan(answer)
 
 
 def _distinct(labels: Any) -> tuple[list[Any], IntArray]:
-    """The different labels, as Python objects, and which of them each row has."""
+    """Return the distinct labels, as Python objects, and the number (m,) of each row's label."""
     if labels.dtype.kind != "O":
         distinct_labels, label_numbers = np.unique(labels, return_inverse=True)
         return distinct_labels.tolist(), label_numbers

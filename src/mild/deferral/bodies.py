@@ -33,7 +33,7 @@ class Body:
         return self.module is None and not self.hidden
 
     def build(self, n_features: int, n_outputs: int) -> nn.Module:
-        """A new network (n, n_features) -> (n, n_outputs)."""
+        """Make a new network (n, n_features) -> (n, n_outputs)."""
         if self.module is None:
             return perceptron(n_features, self.hidden, n_outputs)
         if isinstance(self.module, nn.Module):
@@ -66,12 +66,12 @@ class SideBySide(nn.Module):
         self.expert_network = expert_network
 
     def forward(self, X: Tensor) -> Tensor:
-        """Scores (n, outputs of both)."""
+        """Return the scores (n, n_classes + n_experts) of both networks."""
         return torch.cat([self.classifier(X), self.expert_network(X)], dim=1)
 
 
 def read_body(body: Any) -> Body:
-    """Check what was given as ``body``."""
+    """Check the parameter ``body``, and return it as a ``Body``."""
     if body == "linear":
         return Body()
     if body == "mlp":
@@ -97,7 +97,7 @@ def read_body(body: Any) -> Body:
 
 
 def check_outputs(network: nn.Module, X: Tensor, n_outputs: int) -> None:
-    """Refuse a module that does not give so many scores for each row."""
+    """Refuse a module that does not return ``n_outputs`` scores for each row of X."""
     with torch.no_grad():
         scores = network.eval()(X)
     shape = tuple(getattr(scores, "shape", ()))
@@ -114,7 +114,7 @@ Layers = tuple[list[FloatArray], list[FloatArray]]
 
 
 def layers_of(network: nn.Module) -> Layers:
-    """Weights and biases of a perceptron, or of two side by side."""
+    """Return weights and biases of a perceptron, or of two side by side."""
     if isinstance(network, SideBySide):
         return side_by_side(layers_of(network.classifier), layers_of(network.expert_network))
     arrays = [value.detach().cpu().numpy().copy() for value in network.parameters()]
@@ -122,17 +122,24 @@ def layers_of(network: nn.Module) -> Layers:
 
 
 def side_by_side(first: Layers, second: Layers) -> Layers:
-    """One network that gives the outputs of two of the same depth: blocks on the diagonal."""
-    weights = [np.concatenate([first[0][0], second[0][0]])]
-    for upper, lower in zip(first[0][1:], second[0][1:], strict=True):
+    """Return the layers of one network that gives the outputs of two networks of the same depth.
+
+    Both read the same input, so the weights of the first layer are stacked. In further layers each network
+    reads its own units: their weights are blocks on the diagonal.
+    """
+    first_weights, first_biases = first
+    second_weights, second_biases = second
+    weights = [np.concatenate([first_weights[0], second_weights[0]])]
+    for upper, lower in zip(first_weights[1:], second_weights[1:], strict=True):
         weights.append(_block_diagonal(upper, lower))
     biases = []
-    for upper, lower in zip(first[1], second[1], strict=True):
+    for upper, lower in zip(first_biases, second_biases, strict=True):
         biases.append(np.concatenate([upper, lower]))
     return weights, biases
 
 
 def _block_diagonal(upper: FloatArray, lower: FloatArray) -> FloatArray:
+    """Return a matrix with two blocks on its diagonal, and 0 elsewhere."""
     height = upper.shape[0] + lower.shape[0]
     width = upper.shape[1] + lower.shape[1]
     blocks = np.zeros((height, width), np.result_type(upper, lower))

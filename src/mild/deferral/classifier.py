@@ -164,9 +164,9 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 code="one_class",
             )
         answers = read_answers(experts, self.classes_, len(inputs))
-        check_n_experts(self.loss, method, answers.indices.shape[1])
+        check_n_experts(self.loss, method, answers.n_experts)
         check_every_expert_answers(answers)
-        self.n_experts_ = answers.indices.shape[1]
+        self.n_experts_ = answers.n_experts
         self.expert_costs_ = expert_cost_vector(self.expert_costs, self.n_experts_)
         names = answers.names or [f"expert_{expert}" for expert in range(self.n_experts_)]
         self.expert_names_ = [MODEL, *names]
@@ -175,7 +175,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Any:
-        """Class of each row by the classifier alone, also where the system would defer.
+        """Predict the class of each row by the classifier alone, also where the system would defer.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[values.classes.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of each class by the classifier alone.
+        """Return the probability of each class by the classifier alone.
 
         Parameters
         ----------
@@ -203,12 +203,12 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.policy_.class_probabilities(inputs)
 
     def expert_proba(self, X: Any) -> FloatArray:
-        """Probability that each expert is right.
+        """Return the probability that each expert is right.
 
-        It is calibrated for "ova", "asymmetric_softmax" and "compare_confidence". Of "cross_entropy",
-        "picce", "comp_sum" and "mild" it is what their scores imply, at most 1; "confidence" knows the
-        accuracies. The other methods learn whom to ask, not who is right, and refuse (code
-        ``no_expert_probability``).
+        It is calibrated for "ova", "asymmetric_softmax" and "compare_confidence". For "cross_entropy",
+        "picce", "comp_sum" and "mild" it is what their scores imply, at most 1; for "confidence" it is the
+        expert's accuracy, the same in every row. The other methods learn whom to ask, not who is right, and
+        raise an error (code ``no_expert_probability``).
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.policy_.expert_probabilities(inputs)
 
     def scores(self, X: Any) -> FloatArray:
-        """Scores of the network: classes first, then experts; for two stages those of the router.
+        """Return the scores of the network: classes first, then experts; for two stages the router's.
 
         Parameters
         ----------
@@ -246,9 +246,10 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.policy_.scores(inputs)
 
     def deferral_margin(self, X: Any) -> FloatArray:
-        """By how much the best expert's value exceeds the classifier's; deferred above ``threshold_``.
+        """Return by how much the best expert's value exceeds the classifier's.
 
-        Values estimate 1 minus the cost of an answer, so the margin is on the scale of probabilities.
+        A row is deferred if its margin exceeds ``threshold_``. Values estimate 1 minus the cost of an
+        answer, so the margin is on the scale of probabilities.
 
         Parameters
         ----------
@@ -262,14 +263,15 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return values.experts.max(axis=1) - values.model
 
     def defer(self, X: Any, *, capacity: Any = None) -> IntArray:
-        """Which expert to ask about each row.
+        """Choose an expert for each row, or none.
 
         Parameters
         ----------
         X : (n_samples, n_features) array
-        capacity : most rows that each expert can take in this call, one integer or (n_experts,); None for
-            any number. Rows with the largest margin come first; a row whose expert can take no more goes to
-            the next best one, or stays with the classifier.
+        capacity : integer or (n_experts,) array, or None
+            The largest number of rows that each expert can take in this call; None for any number. Rows
+            with the largest margin come first; a row whose expert can take no more goes to the next best
+            one, or stays with the classifier.
 
         Returns
         -------
@@ -280,7 +282,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return choose_experts(values, self.threshold_, capacity=limit)
 
     def system_predict(self, X: Any, *, experts: Any, capacity: Any = None) -> Any:
-        """Answer of the system: of the expert it defers to, or of the classifier.
+        """Return the answer of the system: that of the expert it defers to, or of the classifier.
 
         Only experts that have an answer to a row are asked about it: where the best one has none, the next
         best follows, if its value still exceeds the classifier's.
@@ -302,7 +304,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[_system_classes(values, answers, chosen)]
 
     def system_score(self, X: Any, y: Any, *, experts: Any) -> float:
-        """Accuracy of the system.
+        """Return the accuracy of the system.
 
         Parameters
         ----------
@@ -321,7 +323,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float((answer == labels).mean())
 
     def coverage_curve(self, X: Any, y: Any, *, experts: Any) -> CoverageCurve:
-        """Accuracy of the system at every coverage, by moving the threshold.
+        """Return the accuracy of the system at every coverage, by moving the threshold.
 
         Rows are deferred in the order of their margin, each to the best expert that has an answer to it.
 
@@ -339,16 +341,16 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         answers = self._read_answers(experts, len(values.model))
         class_of = self._class_indices(y, len(values.model))
         expert_values = np.where(answers.asked, values.experts, -np.inf)
-        best = expert_values.argmax(axis=1)
+        best_expert = expert_values.argmax(axis=1)
         margin = expert_values.max(axis=1) - values.model
-        kept = values.classes.argmax(axis=1) == class_of
-        deferred = answers.correct(class_of)[np.arange(len(best)), best]
-        return coverage_curve(margin, kept, deferred)
+        classifier_is_right = values.classes.argmax(axis=1) == class_of
+        expert_is_right = answers.correct(class_of)[np.arange(len(best_expert)), best_expert]
+        return coverage_curve(margin, classifier_is_right, expert_is_right)
 
     def expert_calibration_error(
         self, X: Any, y: Any, *, experts: Any, n_bins: int = 10
     ) -> FloatArray:
-        """Expected calibration error of ``expert_proba``, over the rows that an expert answered.
+        """Return the expected calibration error of ``expert_proba``, over the rows an expert answered.
 
         Parameters
         ----------
@@ -405,7 +407,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = self.expert_names_
         if expert_names is not None:
             names = [MODEL, *expert_names]
-        # With this step the router's route(X) takes vectors, which it reads in single precision.
+        # A saved router reads texts unless it is told otherwise: with these, route(X) takes vectors.
         vectors = VectorFeatures(self.n_features_in_)
         return save_router(self, folder, expert_names=names, text=vectors, overwrite=overwrite)
 
@@ -428,9 +430,14 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{folder} holds a {router.policy.kind} router, not a DeferralClassifier with all its "
                 "experts; use mild.load."
             )
-        recorded = {} if router.info.estimator is None else router.info.estimator.params
-        parameters = {parameter.name for parameter in fields(cls)}
-        classifier = cls(**{name: recorded[name] for name in parameters & set(recorded)})
+        # Parameters that a later version has added keep their defaults.
+        parameters: dict[str, Any] = {}
+        if router.info.estimator is not None:
+            names = {parameter.name for parameter in fields(cls)}
+            saved_parameters = router.info.estimator.params
+            parameters = {name: saved_parameters[name] for name in names & set(saved_parameters)}
+        classifier = cls(**parameters)
+        # The fitted attributes are in the policy.
         classifier.policy_ = policy
         classifier.classes_ = np.array(policy.classes)
         classifier.expert_names_ = router.expert_names
@@ -443,14 +450,11 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classifier
 
     def _train(self, inputs: FloatArray, class_of: IntArray, answers: ExpertAnswers) -> None:
-        """Fit the policy, and choose its threshold."""
-        try:
-            importlib.import_module("torch")
-        except ImportError as error:
-            raise MissingExtraError(
-                "DeferralClassifier needs torch to fit, which is not installed; run: "
-                f"{install_hint('neural')}."
-            ) from error
+        """Set ``policy_``, ``n_iter_`` and ``threshold_``; warn if every row is deferred.
+
+        The threshold is chosen on the held-out rows, or on the training rows if there are none.
+        """
+        _check_torch()
         # Imported late, because it imports torch.
         from mild.deferral.estimation import estimate_policy
 
@@ -468,7 +472,8 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             policy.threshold = threshold_for_share(margin, float(self.max_deferred))
         self.threshold_ = policy.threshold
         self.policy_ = policy
-        if (choose_experts(values, self.threshold_) != KEPT).all():
+        is_deferred = choose_experts(values, self.threshold_) != KEPT
+        if is_deferred.all():
             warnings.warn(
                 f"every row is deferred: on all {len(threshold_rows):,} rows that were looked at, an "
                 "expert seems better than the classifier. Set max_deferred, give the experts a cost, or "
@@ -512,7 +517,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise _invalid_features(error) from error
 
     def _validated(self, X: Any, y: Any) -> tuple[FloatArray, Any]:
-        """Inputs and labels as scikit-learn validates them, with our errors."""
+        """Validate inputs and labels as scikit-learn does, with mild's exceptions."""
         if y is None:
             reason = "DeferralClassifier requires y to be passed, but the target y is None."
             raise InvalidInputError(reason, parameter="y")
@@ -538,10 +543,10 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _read_answers(self, experts: Any, n_rows: int) -> ExpertAnswers:
         answers = read_answers(experts, self.classes_, n_rows)
-        if answers.indices.shape[1] != self.n_experts_:
+        if answers.n_experts != self.n_experts_:
             raise invalid(
                 "experts",
-                f"must have {self.n_experts_} columns, as in fit; got {answers.indices.shape[1]}.",
+                f"must have {self.n_experts_} columns, as in fit; got {answers.n_experts}.",
             )
         return answers
 
@@ -552,8 +557,22 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return class_indices(labels, self.classes_, "y")
 
 
+def _check_torch() -> None:
+    """Raise an error that says how to install torch if it is missing."""
+    try:
+        importlib.import_module("torch")
+    except ImportError as error:
+        raise MissingExtraError(
+            "DeferralClassifier needs torch to fit, which is not installed; run: "
+            f"{install_hint('neural')}."
+        ) from error
+
+
 def _invalid_features(error: ValueError) -> InvalidInputError:
-    """scikit-learn's sentence about X; of its advice about NaN only what concerns us."""
+    """Return mild's exception for scikit-learn's error about X.
+
+    The message is the same, without the list of scikit-learn's estimators that accept NaN.
+    """
     message = str(error)
     if message.startswith("Input X contains NaN"):
         message = "Input X contains NaN; fill in these features, or leave out their rows."
@@ -561,14 +580,14 @@ def _invalid_features(error: ValueError) -> InvalidInputError:
 
 
 def _system_classes(values: DeferralValues, answers: ExpertAnswers, chosen: IntArray) -> IntArray:
-    """Class (n,) that the chosen expert, or else the classifier, gives."""
+    """Return the class index (n,) that the chosen expert, or else the classifier, gives to each row."""
     rows = np.arange(len(chosen))
-    of_expert = answers.indices[rows, np.maximum(chosen, 0)]
-    return np.where(chosen == KEPT, values.classes.argmax(axis=1), of_expert)
+    expert_classes = answers.indices[rows, np.maximum(chosen, 0)]
+    return np.where(chosen == KEPT, values.classes.argmax(axis=1), expert_classes)
 
 
-def _split_rows(n_rows: int, held_out: float, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows to train on and rows held out, in order."""
+def _split_rows(n_rows: int, held_out_share: float, seed: int) -> tuple[IntArray, IntArray]:
+    """Return the indices of the rows to train on and of the rows held out, both ascending."""
     order = np.random.default_rng([seed, 2]).permutation(n_rows)
-    n_held_out = int(held_out * n_rows)
+    n_held_out = int(held_out_share * n_rows)
     return np.sort(order[n_held_out:]), np.sort(order[:n_held_out])

@@ -20,22 +20,33 @@ class CoverageCurve(NamedTuple):
     threshold: FloatArray
 
 
-def coverage_curve(margin: FloatArray, kept: BoolArray, deferred: BoolArray) -> CoverageCurve:
-    """The curve of rows with a deferral margin (n,), -inf where nobody can be asked.
+def coverage_curve(
+    margin: FloatArray, classifier_is_right: BoolArray, expert_is_right: BoolArray
+) -> CoverageCurve:
+    """Return the accuracy of a system that defers the rows of largest margin, for each number of them.
 
-    ``kept`` (n,) is whether the classifier is right, ``deferred`` (n,) whether the expert is
-    that it would ask. Rows of the same margin are deferred together.
+    Parameters
+    ----------
+    margin : (n,) array, by how much deferring a row seems better; -inf where nobody can be asked
+    classifier_is_right : (n,) array
+    expert_is_right : (n,) array, whether the expert is right that would be asked
+
+    Returns
+    -------
+    CoverageCurve, with one point for each number of rows that some threshold defers
     """
     n_rows = len(margin)
     order = np.argsort(-margin, kind="stable")
     sorted_margin = margin[order]
-    gain = deferred[order].astype(float) - kept[order]
-    accuracy = (kept.sum() + np.append(0, np.cumsum(gain))) / n_rows
+    gain = expert_is_right[order].astype(float) - classifier_is_right[order]
+    accuracy = (classifier_is_right.sum() + np.append(0, np.cumsum(gain))) / n_rows
     n_deferred = np.arange(n_rows + 1)
-    # After the last row of each margin; rows without an expert stay with the classifier.
     thresholds = np.append(sorted_margin, -np.inf)
-    is_end = np.append(True, sorted_margin[:-1] > sorted_margin[1:])
-    possible = np.append(is_end, True) & (n_deferred <= np.isfinite(margin).sum())
+    # No threshold divides rows of the same margin, and rows without an expert are never deferred.
+    margin_falls = np.append(True, sorted_margin[:-1] > sorted_margin[1:])
+    is_possible = np.append(margin_falls, True) & (n_deferred <= np.isfinite(margin).sum())
     return CoverageCurve(
-        1 - n_deferred[possible] / n_rows, accuracy[possible], thresholds[possible]
+        coverage=1 - n_deferred[is_possible] / n_rows,
+        accuracy=accuracy[is_possible],
+        threshold=thresholds[is_possible],
     )

@@ -15,13 +15,13 @@ from mild.deferral.answers import ExpertAnswers
 
 @dataclass(frozen=True)
 class DeferralTrainingRows:
-    """Rows on the device that trains."""
+    """Rows with the answers of p experts, on the device that trains."""
 
-    X: Tensor  # (n, ...) features
+    X: Tensor  # (n, n_features), or more dimensions
     y: Tensor  # (n,) class indices
-    correct: Tensor  # (n, p) whether an expert was asked and is right
-    asked: Tensor  # (n, p)
-    costs: Tensor  # (n, p) 1 for a wrong answer, plus the cost of asking
+    correct: Tensor  # (n, p) whether the expert has an answer and it is right
+    asked: Tensor  # (n, p) whether the expert has an answer
+    costs: Tensor  # (n, p) 1 where the expert is not correct, plus the cost of asking
     n_classes: int
 
     def __len__(self) -> int:
@@ -33,7 +33,7 @@ class DeferralTrainingRows:
         return self.correct.shape[1]
 
     def take(self, rows: Tensor) -> DeferralTrainingRows:
-        """Some of the rows, by index or by a boolean mask."""
+        """Return some of the rows, by index or by a boolean mask."""
         return DeferralTrainingRows(
             self.X[rows],
             self.y[rows],
@@ -53,7 +53,7 @@ def training_rows(
     dtype: torch.dtype,
     device: torch.device,
 ) -> DeferralTrainingRows:
-    """The rows as tensors of this precision."""
+    """Return features (n, n_features), class indices (n,) and answers as tensors of this precision."""
     correct = answers.correct(y)
     costs = (~correct).astype(np.float64) + expert_costs
     return DeferralTrainingRows(
@@ -67,6 +67,6 @@ def training_rows(
 
 
 def as_tensor(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """An array as a tensor of this precision; read-only arrays are copied."""
+    """Return an array as a tensor of this precision; read-only arrays are copied."""
     array = np.array(values, copy=not values.flags.writeable or None)
     return torch.from_numpy(array).to(device, dtype)

@@ -20,10 +20,20 @@ def choose_experts(
     has_answer: BoolArray | None = None,
     capacity: IntArray | None = None,
 ) -> IntArray:
-    """Expert (n,) of the largest value that exceeds the model's by more than the threshold, or KEPT.
+    """Return the expert (n,) to ask about each row, or KEPT.
 
-    Only experts that have an answer are asked, if ``has_answer`` (n, p) is given. With a ``capacity`` (p,),
-    rows with the most to gain come first; a row whose expert has none left goes to the next best.
+    It is the expert of the largest value, if this exceeds the classifier's by more than the threshold.
+
+    Parameters
+    ----------
+    values : DeferralValues
+        Values of the classifier (n,) and of the experts (n, p).
+    threshold : float
+    has_answer : (n, p) array, or None
+        Which experts can be asked; None for all.
+    capacity : (p,) array, or None
+        How many rows each expert can take; None for any number. Rows with the most to gain come first; a
+        row whose best expert can take no more goes to the next best one.
     """
     expert_values = values.experts
     if has_answer is not None:
@@ -33,53 +43,57 @@ def choose_experts(
         best = expert_values.argmax(axis=1)
         is_better = expert_values.max(axis=1) > model_values
         return np.where(is_better, best, KEPT)
-    return _choose_within(expert_values - model_values[:, None], capacity)
+    return _choose_within_capacity(expert_values - model_values[:, None], capacity)
 
 
-def _choose_within(gains: FloatArray, capacity: IntArray) -> IntArray:
-    """Expert (n,) of each row, at most ``capacity[j]`` rows for expert j, the largest gains first."""
+def _choose_within_capacity(gains: FloatArray, capacity: IntArray) -> IntArray:
+    """Return the expert (n,) of each row, or KEPT, with at most ``capacity[j]`` rows for expert j.
+
+    Pairs of a row and an expert are taken greedily, by their gain (n, p).
+    """
     n_experts = gains.shape[1]
-    left = capacity.copy()
+    capacity_left = capacity.copy()
     chosen = np.full(len(gains), KEPT)
-    by_gain = np.argsort(-gains, axis=None, kind="stable")
-    for place in by_gain:
-        row, expert = divmod(int(place), n_experts)
+    pairs_by_gain = np.argsort(-gains, axis=None, kind="stable")
+    for pair in pairs_by_gain:
+        row, expert = divmod(int(pair), n_experts)
         if gains[row, expert] <= 0:
             break
-        if chosen[row] == KEPT and left[expert] > 0:
+        if chosen[row] == KEPT and capacity_left[expert] > 0:
             chosen[row] = expert
-            left[expert] -= 1
+            capacity_left[expert] -= 1
     return chosen
 
 
 def threshold_for_share(margin: FloatArray, share: float) -> float:
-    """Least threshold >= 0 under which at most this share of margins (n,) lies above.
+    """Return the least threshold >= 0 that at most this share of the margins (n,) exceeds.
 
     It is 0, or lies halfway between two margins, so that rounding decides nothing. Rows of the same margin
     are deferred together.
     """
     if share == 0:
         return LARGEST_VALUE
-    most = int(share * len(margin))
-    positive = np.sort(margin[margin > 0])[::-1]
-    if len(positive) <= most:
+    max_deferred = int(share * len(margin))
+    positive_margins = np.sort(margin[margin > 0])[::-1]
+    if len(positive_margins) <= max_deferred:
         return 0.0
-    last = most
-    while last > 0 and positive[last - 1] == positive[last]:
-        last -= 1
-    if last == 0:
-        return float(2 * positive[0])
-    return float(positive[last - 1] + positive[last]) / 2
+    n_deferred = max_deferred
+    # Fewer rows are deferred where the threshold would divide rows of the same margin.
+    while n_deferred > 0 and positive_margins[n_deferred - 1] == positive_margins[n_deferred]:
+        n_deferred -= 1
+    if n_deferred == 0:
+        return float(2 * positive_margins[0])
+    return float(positive_margins[n_deferred - 1] + positive_margins[n_deferred]) / 2
 
 
 def check_max_deferred(max_deferred: Any) -> None:
-    """Refuse a limit that is no share."""
+    """Refuse a limit that is neither None nor a share."""
     if max_deferred is not None:
         check_number("max_deferred", max_deferred, "lie in [0, 1]")
 
 
 def capacity_vector(capacity: Any, n_experts: int) -> IntArray | None:
-    """Most rows (p,) for each expert; one number is for each of them."""
+    """Return the largest number of rows (p,) for each expert; one number is for each of them."""
     if capacity is None:
         return None
     numbers = np.asarray(capacity)

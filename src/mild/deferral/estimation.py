@@ -1,4 +1,7 @@
-"""The estimator's parameters become a problem, and its solution a policy. This imports torch."""
+"""Fit the policy of a ``DeferralClassifier``, from its parameters and validated arrays.
+
+The module imports torch, so the classifier imports it in ``fit`` alone.
+"""
 
 from __future__ import annotations
 
@@ -28,39 +31,52 @@ def estimate_policy(
     held_out: IntArray,
     seed: int,
 ) -> tuple[DeferralPolicy, int]:
-    """Fit the network of a ``DeferralClassifier``; return the policy and the number of iterations.
+    """Fit the networks of a ``DeferralClassifier``, and make its policy.
 
     Parameters
     ----------
     classifier : DeferralClassifier
         Its parameters, with ``classes_`` and ``expert_costs_`` already set.
-    X : (n_samples, n_features) array
-    class_of : (n_samples,) class indices
+    X : array of shape (n_samples, n_features)
+        Features; with more dimensions for a torch module that reads them.
+    class_of : array of shape (n_samples,)
+        Index of each row's class.
     answers : ExpertAnswers
         Answers of the experts on the same rows.
-    train, held_out : row numbers
-        Rows to learn from, and rows on which a method that needs it makes a choice; there may be none.
+    train, held_out : arrays of row indices
+        Rows to train on, and rows on which the best epoch is chosen; these may be none.
     seed : int
         Seed of everything random in the fit.
+
+    Returns
+    -------
+    policy : DeferralPolicy
+        With the threshold 0.
+    n_iter : int
+        Number of iterations, or of epochs.
     """
     method, options = check_method(classifier.loss, classifier.loss_params)
     body = read_body(classifier.body)
     if method.n_networks > 1:
         body.check_two_networks(classifier.loss)
     device = find_device(classifier.device)
-    # A linear head is optimised to convergence, for which single precision is too coarse.
     dtype = torch.float32
     if body.is_linear:
+        # A linear head is optimised to convergence, for which single precision is too coarse.
         dtype = torch.float64
-    n_classes = len(classifier.classes_)
-    costs = classifier.expert_costs_
 
-    def tensors_of(row_numbers: IntArray) -> DeferralTrainingRows:
-        rows_answers = answers.take(row_numbers)
+    def rows_on_device(indices: IntArray) -> DeferralTrainingRows:
         return training_rows(
-            X[row_numbers], class_of[row_numbers], rows_answers, costs, n_classes, dtype, device
+            X[indices],
+            class_of[indices],
+            answers.take(indices),
+            classifier.expert_costs_,
+            len(classifier.classes_),
+            dtype,
+            device,
         )
 
+    # All randomness comes from the seed, and torch's own generators are put back afterwards.
     with own_randomness(device) as reseed:
         reseed(seed)
         trainer = Trainer(
@@ -76,9 +92,9 @@ def estimate_policy(
             method=method,
             options=options,
             body=body,
-            rows=tensors_of(train),
-            held_out=tensors_of(held_out),
-            expert_costs=costs,
+            rows=rows_on_device(train),
+            held_out=rows_on_device(held_out),
+            expert_costs=classifier.expert_costs_,
             trainer=trainer,
         )
         fitted = fit_network(problem)

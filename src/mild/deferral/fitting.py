@@ -1,10 +1,14 @@
-"""From rows to a policy, method by method."""
+"""Train the networks of each method of learning to defer, and make a policy of them.
+
+K classes and p experts have scores side by side, classes first. Most methods train them on one loss;
+"confidence", "triage" and the methods with two stages train one network after the other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,15 +33,15 @@ SMALLEST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class DeferralProblem:
-    """What is to be fitted, and on what."""
+    """What is to be fitted, on which rows, and how."""
 
-    loss: str
+    loss: str  # name of the method
     method: DeferralMethod
-    options: Mapping[str, Any]
-    body: Body
-    rows: DeferralTrainingRows
-    held_out: DeferralTrainingRows | None
-    expert_costs: FloatArray  # (p,)
+    options: Mapping[str, Any]  # ``loss_params`` with the defaults
+    body: Body  # kind of network
+    rows: DeferralTrainingRows  # to train on
+    held_out: DeferralTrainingRows | None  # to choose the epoch
+    expert_costs: FloatArray  # (p,) of asking
     trainer: Trainer
 
     @property
@@ -56,7 +60,7 @@ class DeferralProblem:
         return 1.0 + float(self.expert_costs.max())
 
     def new_network(self, n_outputs: int) -> nn.Module:
-        """A network of the body, on the device and in the precision of the rows."""
+        """Make a network of the body, on the device and in the precision of the rows."""
         network = self.body.build(self.n_features, n_outputs)
         network = network.to(self.rows.X.device, self.rows.X.dtype)
         if self.body.module is not None:
@@ -67,7 +71,10 @@ class DeferralProblem:
     def train(
         self, network: nn.Module, loss: RowLoss, rows: DeferralTrainingRows | None = None
     ) -> int:
-        """Train a network in place, on all rows or on some of them."""
+        """Train a network in place; return the number of iterations or epochs.
+
+        ``rows`` are some of the training rows; None for all.
+        """
         if rows is None:
             rows = self.rows
         return self.trainer.train(network, rows, self.held_out, loss, self.body.is_linear)
@@ -75,17 +82,17 @@ class DeferralProblem:
 
 @dataclass(frozen=True)
 class FittedNetwork:
-    """A network that scores classes and experts, and how its scores are read."""
+    """A network that scores classes and experts, and how a policy reads probabilities from its scores."""
 
     network: ScorePolicy
-    score_margins: FloatArray
-    n_iter: int
-    strength: float = 0.0
-    scale: float = 1.0
+    score_margins: FloatArray  # (n_outputs,) margins of the scores
+    n_iter: int  # iterations or epochs
+    strength: float = 0.0  # of "mild": how rewards become costs, see ``DeferralPolicy``
+    scale: float = 1.0  # largest possible cost
 
 
 def fit_network(problem: DeferralProblem) -> FittedNetwork:
-    """Train what the method trains."""
+    """Train the network or the networks of the method."""
     if problem.loss == "confidence":
         return _fit_confidence(problem)
     if problem.loss == "triage":
@@ -98,7 +105,7 @@ def fit_network(problem: DeferralProblem) -> FittedNetwork:
 def make_policy(
     problem: DeferralProblem, fitted: FittedNetwork, classes: list[Any]
 ) -> DeferralPolicy:
-    """The policy of a fitted network, with the threshold 0."""
+    """Return the policy of a fitted network, with the threshold 0."""
     return DeferralPolicy(
         network=fitted.network,
         classes=classes,
@@ -112,21 +119,26 @@ def make_policy(
 
 
 def _fit_one_stage(problem: DeferralProblem) -> FittedNetwork:
-    """One loss over all scores, whose experts may have a network of their own."""
-    margins, strength, scale = _reading_of_rewards(problem)
+    """Train classes and experts together, on one loss."""
+    reading = _score_reading(problem)
     network = _one_stage_network(problem)
-    margin_list = margins.tolist() if problem.loss == "mild" else None
+    margin_list = None
+    if problem.loss == "mild":
+        margin_list = reading.margins.tolist()
     loss = row_loss(problem.loss, problem.options, margin_list, problem.largest_cost)
     if problem.body.is_linear and not _is_convex(problem):
-        # A start that does not depend on chance, from which these losses improve.
+        # L-BFGS finds a local minimum of this loss. The minimum of a convex loss is a start that does not
+        # depend on chance.
         problem.train(network, row_loss("cross_entropy", {"alpha": 1.0}, None, 1.0))
     n_iter = problem.train(network, loss)
-    return FittedNetwork(_score_policy(problem, network), margins, n_iter, strength, scale)
+    policy = _score_policy(problem, network)
+    return FittedNetwork(policy, reading.margins, n_iter, reading.strength, reading.scale)
 
 
 def _one_stage_network(problem: DeferralProblem) -> nn.Module:
+    """Make the network, or two networks side by side for a method that wants the experts apart."""
     if problem.method.n_networks == 1 or problem.body.is_linear:
-        # Linear scores share nothing: two networks are one.
+        # Linear scores share no weights, so two linear networks are the same as one.
         return problem.new_network(problem.n_outputs)
     classifier = problem.new_network(problem.rows.n_classes)
     expert_network = problem.new_network(problem.rows.n_experts)
@@ -134,31 +146,44 @@ def _one_stage_network(problem: DeferralProblem) -> nn.Module:
 
 
 def _is_convex(problem: DeferralProblem) -> bool:
+    """Whether the loss of a linear head can be minimised from any start."""
     if problem.loss == "comp_sum":
         return problem.options["surrogate"] not in NOT_CONVEX
-    # A gate begins at one half; cross-entropy would begin with its shares.
+    # A gate is not convex, but must start at one half; a solution of the cross-entropy is no start for it,
+    # because its scores mean something else.
     return problem.method.is_convex or problem.method.reading == "gate"
 
 
-def _reading_of_rewards(problem: DeferralProblem) -> tuple[FloatArray, float, float]:
-    """Margins of all scores, and strength and scale of the rewards, by which shares become costs."""
+class _ScoreReading(NamedTuple):
+    """How shares of the reward, and from them costs, are read from scores; see ``DeferralPolicy``."""
+
+    margins: FloatArray  # (n_outputs,): the shares are the softmax of scores / margins
+    strength: float = 0.0
+    scale: float = 1.0
+
+
+def _score_reading(problem: DeferralProblem) -> _ScoreReading:
+    """Return how the scores of a method with one loss are read."""
     ones = np.ones(problem.n_outputs)
     options = problem.options
     if problem.loss == "comp_sum":
-        return ones * _comp_sum_margin(options), 0.0, problem.largest_cost
+        margins = ones * _comp_sum_margin(options)
+        return _ScoreReading(margins, scale=problem.largest_cost)
     if problem.loss == "mild":
         strengths = {"complement": 0.0, "contrast": 0.0, "others": 1.0}
         strength = strengths.get(options["rewards"], options["strength"])
-        scale = problem.largest_cost if options["rewards"] == "complement" else 1.0
-        return _mild_margins(problem), strength, scale
-    return ones, 0.0, 1.0
+        scale = 1.0
+        if options["rewards"] == "complement":
+            scale = problem.largest_cost
+        return _ScoreReading(_mild_margins(problem), strength, scale)
+    return _ScoreReading(ones)
 
 
 def _comp_sum_margin(options: Mapping[str, Any]) -> float:
-    """The margin under which the softmax of the scores is the share of the rewards.
+    """Return the margin under which the softmax of the scores is the share of the rewards.
 
-    At the minimiser the share is proportional to P^2 ("exponential"), or to P^(1 - q) of a generalised
-    cross-entropy: a softmax of scores times this power.
+    At the minimiser with the softmax P of the scores, the share is proportional to ``P^2`` ("exponential"),
+    or to ``P^(1 - q)`` of a generalised cross-entropy: it is a softmax of the scores times this power.
     """
     if options["surrogate"] == "exponential":
         return 1 / 2
@@ -168,10 +193,11 @@ def _comp_sum_margin(options: Mapping[str, Any]) -> float:
 
 
 def _mild_margins(problem: DeferralProblem) -> FloatArray:
-    """Margins (K + p,) of classes and experts together.
+    """Return the margins (K + p,) of classes and experts.
 
-    Masses are those of the reward distribution. How often an alternative is cheapest would count no
-    expert: the right class costs nothing in every row.
+    Those of the theory depend on the mass of each alternative, which here is its share of the rewards. The
+    other usual mass, how often an alternative is the cheapest, would be 0 for every expert: the right class
+    costs nothing in every row.
     """
     margins = problem.options["margins"]
     if not isinstance(margins, str):
@@ -190,18 +216,22 @@ def _mild_margins(problem: DeferralProblem) -> FloatArray:
 
 
 def _fit_confidence(problem: DeferralProblem) -> FittedNetwork:
-    """Chow's rule: the classifier's confidence against the expert's accuracy, the same in every row."""
+    """Train a classifier alone, for Chow's rule: compare its confidence with the expert's accuracy.
+
+    The score of an expert is the log-odds of its accuracy, the same in every row.
+    """
     if problem.body.module is not None:
         problem.body.check_two_networks(problem.loss)
     classifier = problem.new_network(problem.rows.n_classes)
     n_iter = problem.train(classifier, class_loss)
-    asked = problem.rows.asked.sum(dim=0)
-    accuracy = problem.rows.correct.sum(dim=0) / asked
-    odds = accuracy.clamp(SMALLEST_SHARE, 1 - SMALLEST_SHARE).logit()
-    constant = _ConstantScores(odds.to(problem.rows.X.dtype))
+    n_asked = problem.rows.asked.sum(dim=0)
+    accuracy = problem.rows.correct.sum(dim=0) / n_asked
+    log_odds = accuracy.clamp(SMALLEST_SHARE, 1 - SMALLEST_SHARE).logit()
+    constant = _ConstantScores(log_odds.to(problem.rows.X.dtype))
     if problem.body.module is not None:
         network: ScorePolicy = _module_policy(problem, SideBySide(classifier, constant))
         return FittedNetwork(network, np.ones(problem.n_outputs), n_iter)
+    # The last layer gets an output per expert, with weights of 0 and the log-odds as its bias.
     weights, biases = layers_of(classifier)
     n_experts = problem.rows.n_experts
     weights[-1] = np.pad(weights[-1], ((0, n_experts), (0, 0)))
@@ -210,7 +240,7 @@ def _fit_confidence(problem: DeferralProblem) -> FittedNetwork:
 
 
 class _ConstantScores(nn.Module):
-    """The same scores (p,) for every row."""
+    """A network that gives every row the same scores (p,)."""
 
     scores: Tensor
 
@@ -219,15 +249,22 @@ class _ConstantScores(nn.Module):
         self.register_buffer("scores", scores)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Scores (n, p)."""
+        """Return scores (n, p)."""
         return self.scores.expand(len(X), -1)
 
 
 def _fit_triage(problem: DeferralProblem) -> FittedNetwork:
-    """The classifier and the choice of its rows in turn; then a gate that learns the choice."""
+    """Train a classifier and choose the rows it leaves to the human, in turn; then learn that choice.
+
+    In each round the classifier is trained on the rows that it keeps, and the human gets the rows on which
+    the human's loss is lower. Finally a gate, a network with one output, learns which rows these are.
+    """
     rows = problem.rows
-    share = 1.0 if problem.options["share"] is None else problem.options["share"]
+    share = problem.options["share"]
+    if share is None:
+        share = 1.0
     human_losses = _human_log_losses(rows) + float(problem.expert_costs[0])
+    # A human without an answer cannot take the row.
     human_losses = human_losses.masked_fill(~rows.asked[:, 0], torch.inf)
     classifier = problem.new_network(rows.n_classes)
     to_human = torch.zeros(len(rows), dtype=torch.bool, device=rows.X.device)
@@ -240,7 +277,7 @@ def _fit_triage(problem: DeferralProblem) -> FittedNetwork:
         to_human = defer.triage_rows(class_losses, human_losses, share)
 
     def gate_loss(scores: Tensor, batch: DeferralTrainingRows) -> Tensor:
-        # The rows of the human are stored where correct answers are.
+        # Logistic regression; ``correct`` holds the rows of the human.
         terms = nn.functional.softplus(scores) - scores * batch.correct
         return terms.sum(dim=1)
 
@@ -255,10 +292,10 @@ def _fit_triage(problem: DeferralProblem) -> FittedNetwork:
 
 
 def _human_log_losses(rows: DeferralTrainingRows) -> Tensor:
-    """Log-loss (n,) of the human's answer, taken as a distribution.
+    """Return the log-loss (n,) of the human's answer, to compare it with the classifier's.
 
-    The classifier's loss is in logarithms; the human gives an answer only. With e the share of wrong
-    answers, the answer has the probability 1 - e, and each other class e / (K - 1).
+    The human gives a class and no probabilities. With e the share of wrong answers, the answer is taken to
+    have the probability 1 - e, and each of the other classes e / (K - 1).
     """
     n_right = rows.correct[:, 0].sum()
     n_asked = rows.asked[:, 0].sum()
@@ -270,14 +307,17 @@ def _human_log_losses(rows: DeferralTrainingRows) -> Tensor:
 
 
 def _fit_two_stage(problem: DeferralProblem) -> FittedNetwork:
-    """A classifier, and then a router that chooses between it and the experts."""
+    """Train a classifier, and then a router that chooses between it and the experts.
+
+    The costs of the router, (n, 1 + p), are those of the classifier and of the experts.
+    """
     rows = problem.rows
     classifier = problem.new_network(rows.n_classes)
     n_iter = problem.train(classifier, class_loss)
     model_is_wrong = _out_of_fold_classes(problem, classifier) != rows.y
     expert_costs = rows.costs.masked_fill(~rows.asked, torch.nan)
     costs = torch.cat([model_is_wrong[:, None].to(expert_costs.dtype), expert_costs], dim=1)
-    router = _second_stage(problem)
+    router = _unfitted_router(problem)
     router.fit(rows.X.cpu().numpy(), costs.cpu().numpy())
     policy = router.policy_
     margins = policy.decoder.margins
@@ -292,18 +332,18 @@ def _fit_two_stage(problem: DeferralProblem) -> FittedNetwork:
     return FittedNetwork(score_network(*layers), margins, n_iter)
 
 
-def _second_stage(problem: DeferralProblem) -> Any:
-    """The router of the second stage, unfitted."""
+def _unfitted_router(problem: DeferralProblem) -> Any:
+    """Return the router of the second stage, with the same kind of network and the same training."""
     trainer = problem.trainer
-    common: dict[str, Any] = {"loss": problem.loss.removeprefix("two_stage_")}
-    if common["loss"] == "mild":
-        common["rewards"] = problem.options["rewards"]
-        common["margins"] = problem.options["margins"]
+    parameters: dict[str, Any] = {"loss": problem.loss.removeprefix("two_stage_")}
+    if parameters["loss"] == "mild":
+        parameters["rewards"] = problem.options["rewards"]
+        parameters["margins"] = problem.options["margins"]
     else:
-        common["cost_scale"] = problem.largest_cost
+        parameters["cost_scale"] = problem.largest_cost
     if problem.body.is_linear:
-        # LinearRouter's penalty is alpha ||W||^2.
-        return LinearRouter(**common, alpha=trainer.weight_decay / 2)
+        # LinearRouter's penalty is alpha ||W||^2, without the half.
+        return LinearRouter(**parameters, alpha=trainer.weight_decay / 2)
     return NeuralRouter(
         problem.body.module,
         hidden=problem.body.hidden,
@@ -315,15 +355,15 @@ def _second_stage(problem: DeferralProblem) -> Any:
         validation_fraction=0.0,
         device=str(problem.rows.X.device),
         random_state=trainer.seed,
-        **common,
+        **parameters,
     )
 
 
 def _out_of_fold_classes(problem: DeferralProblem, classifier: nn.Module) -> Tensor:
-    """Class (n,) that a classifier predicts for each row without having been trained on it.
+    """Predict the class (n,) of each row by a classifier that was not trained on it.
 
-    On the rows it was trained on a classifier is right too often, so the router would defer too little.
-    With one fold, the given classifier predicts them all the same.
+    On the rows that it was trained on a classifier is right too often: the router would defer too little.
+    With one fold ``classifier``, which was trained on all rows, predicts them nevertheless.
     """
     rows = problem.rows
     n_folds = min(problem.options["cross_fit"], len(rows))
@@ -332,26 +372,27 @@ def _out_of_fold_classes(problem: DeferralProblem, classifier: nn.Module) -> Ten
     order = np.random.default_rng([problem.trainer.seed, 1]).permutation(len(rows))
     predicted = torch.empty_like(rows.y)
     for fold in np.array_split(order, n_folds):
-        inside = torch.zeros(len(rows), dtype=torch.bool)
-        inside[torch.from_numpy(fold)] = True
-        inside = inside.to(rows.X.device)
+        in_fold = torch.zeros(len(rows), dtype=torch.bool)
+        in_fold[torch.from_numpy(fold)] = True
+        in_fold = in_fold.to(rows.X.device)
         network = problem.new_network(rows.n_classes)
-        problem.train(network, class_loss, rows.take(~inside))
-        predicted[inside] = score_rows(network, rows.take(inside)).argmax(dim=1)
+        problem.train(network, class_loss, rows.take(~in_fold))
+        predicted[in_fold] = score_rows(network, rows.take(in_fold)).argmax(dim=1)
     return predicted
 
 
 def _score_policy(problem: DeferralProblem, network: nn.Module) -> ScorePolicy:
-    """A network as a policy; only one that mild has built runs without torch."""
+    """Return a network as a policy, which runs without torch unless the user's module is in it."""
     if problem.body.module is not None:
         return _module_policy(problem, network)
     return score_network(*layers_of(network))
 
 
 def _module_policy(problem: DeferralProblem, network: nn.Module) -> ModulePolicy:
+    """Return a torch module as a policy that gives its scores."""
     n_outputs = problem.n_outputs
     if problem.method.reading == "router":
-        # The router scores the model, too.
+        # The router has a score for the classifier as a whole, too.
         n_outputs += 1
     decoder = Decoder(np.ones(n_outputs), "argmax", "logistic")
     return ModulePolicy(

@@ -16,28 +16,33 @@ RowLoss = Callable[[Tensor, DeferralTrainingRows], Tensor]
 
 
 def class_loss(scores: Tensor, rows: DeferralTrainingRows) -> Tensor:
-    """Cross-entropy of the classes alone."""
+    """Return the cross-entropy (n,) of the classes alone."""
     return cross_entropy(scores[:, : rows.n_classes], rows.y, reduction="none")
 
 
 def expert_loss(scores: Tensor, rows: DeferralTrainingRows) -> Tensor:
-    """Logistic regression, for each expert, of whether it is right, over the rows it answered."""
+    """Return the logistic losses (n,) of whether the experts are right, summed over those that answered."""
     expert_scores = scores[:, rows.n_classes :]
     terms = softplus(expert_scores) - expert_scores * rows.correct
     return terms.masked_fill(~rows.asked, 0).sum(dim=1)
 
 
 def separate_loss(scores: Tensor, rows: DeferralTrainingRows) -> Tensor:
-    """A classifier and, apart from it, models of who is right: nothing is shared but the sum."""
+    """Return the losses (n,) of the classifier plus those of the experts, which are independent of it."""
     return class_loss(scores, rows) + expert_loss(scores, rows)
 
 
 def row_loss(
     name: str, options: Mapping[str, Any], margins: list[float] | None, scale: float
 ) -> RowLoss:
-    """The loss of a method that trains one set of scores.
+    """Return the loss of a method that trains the scores of classes and experts together.
 
-    ``margins`` are those of "mild", ``scale`` is the largest possible cost.
+    Parameters
+    ----------
+    name : name of the method
+    options : its ``loss_params``
+    margins : those of "mild", one number for each class and expert; None for other methods
+    scale : largest possible cost
     """
     if name == "compare_confidence":
         return separate_loss
@@ -59,6 +64,8 @@ def row_loss(
 
 
 def _with_costs(function: Callable[..., Tensor], parameters: Mapping[str, Any]) -> RowLoss:
+    """Return a loss that sees the costs of the experts' answers, too."""
+
     def loss(scores: Tensor, rows: DeferralTrainingRows) -> Tensor:
         return function(
             scores,

@@ -87,7 +87,7 @@ MARGINS = ("theory", "uniform")
 
 
 def check_method(loss: Any, loss_params: Any) -> tuple[DeferralMethod, dict[str, Any]]:
-    """The method of this name and its options, defaults filled in."""
+    """Return the method of this name, and its checked options with the defaults filled in."""
     method = METHODS[check_option("loss", loss, METHODS)]
     if loss_params is None:
         return method, dict(method.options)
@@ -108,10 +108,10 @@ def check_method(loss: Any, loss_params: Any) -> tuple[DeferralMethod, dict[str,
 def check_n_experts(loss: str, method: DeferralMethod, n_experts: int) -> None:
     """Refuse several experts where the method is for one."""
     if method.one_expert and n_experts > 1:
-        several = [name for name, other in METHODS.items() if not other.one_expert]
+        for_several = [name for name, other in METHODS.items() if not other.one_expert]
         raise InvalidInputError(
             f"experts must have one column for loss={loss!r}, which is for one expert; got {n_experts}. "
-            f"For several: {listed(several)}.",
+            f"For several: {listed(for_several)}.",
             parameter="experts",
             code="one_expert_only",
         )

@@ -18,11 +18,14 @@ from mild.deferral.losses import RowLoss
 from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.routers.neural.training import learning_rate, make_optimizer, train_epochs
 
+# Largest number of iterations of L-BFGS.
 MAX_ITER = 500
 # L-BFGS stops where the largest slope, or the change of the objective, is below these.
-SMALLEST_SLOPE, SMALLEST_CHANGE = 1e-6, 1e-10
+SMALLEST_SLOPE = 1e-6
+SMALLEST_CHANGE = 1e-10
+# Number of steps that L-BFGS remembers.
 MEMORY = 20
-# Rows that are scored at once where no gradient is needed.
+# Rows are scored in blocks of this size where no gradient is needed.
 BLOCK = 4096
 
 
@@ -59,46 +62,43 @@ class Trainer:
         return self._train_network(network, rows, held_out, loss)
 
     def _train_linear(self, network: nn.Module, rows: DeferralTrainingRows, loss: RowLoss) -> int:
-        """Minimise ``mean loss + weight_decay / 2 * ||W||^2`` over a linear layer, from where it is.
+        """Minimise ``mean loss + weight_decay / 2 * ||W||^2`` over a linear layer ``f = W x + b``.
 
-        With s = 1 / sqrt(variance + weight_decay) per feature and m its mean, the variables are
-        V = W / s and the intercepts at the mean. This changes the path, not the minimum: every variable
-        has about the same curvature.
+        L-BFGS starts at the weights of the layer, and returns the number of its iterations. It converges
+        fast if every variable has about the same curvature. So instead of W and b its variables are V and
+        c, with the mean m and the scale s of each feature:
+
+            s = 1 / sqrt(variance + weight_decay),    V = W / s,    c = b + W m,
+            z = (x - m) * s,                          f = V z + c.
+
+        This changes the path to the minimum, not the minimum.
         """
         layer = _only_layer(network)
-        mean = rows.X.mean(dim=0)
-        spread = rows.X.var(dim=0, unbiased=False) + self.weight_decay
-        step = torch.where(spread > 0, spread, 1.0).rsqrt()
-        centred = (rows.X - mean) * step
-        V = (layer.weight.detach() / step).requires_grad_(True)
-        level = (layer.bias.detach() + layer.weight.detach() @ mean).requires_grad_(True)
-        optimizer = torch.optim.LBFGS(
-            [V, level],
-            max_iter=MAX_ITER,
-            max_eval=2 * MAX_ITER,
-            tolerance_grad=SMALLEST_SLOPE,
-            tolerance_change=SMALLEST_CHANGE,
-            history_size=MEMORY,
-            line_search_fn="strong_wolfe",
-        )
+        m = rows.X.mean(dim=0)
+        curvature = rows.X.var(dim=0, unbiased=False) + self.weight_decay
+        s = torch.where(curvature > 0, curvature, 1.0).rsqrt()
+        Z = (rows.X - m) * s
+        V = (layer.weight.detach() / s).requires_grad_(True)
+        c = (layer.bias.detach() + layer.weight.detach() @ m).requires_grad_(True)
+        optimizer = _lbfgs([V, c])
 
         def objective() -> float:
             optimizer.zero_grad()
-            scores = centred @ V.T + level
-            penalty = self.weight_decay / 2 * (V * step).square().sum()
+            scores = Z @ V.T + c
+            penalty = self.weight_decay / 2 * (V * s).square().sum()
             value = loss(scores, rows).mean() + penalty
             value.backward()  # type: ignore[no-untyped-call]
             return float(value.detach())
 
         with torch.enable_grad():
             optimizer.step(objective)  # type: ignore[no-untyped-call]
-        weight = V.detach() * step
-        bias = level.detach() - weight @ mean
-        if not bool(weight.isfinite().all() & bias.isfinite().all()):
+        W = V.detach() * s
+        b = c.detach() - W @ m
+        if not bool(W.isfinite().all() & b.isfinite().all()):
             raise invalid("X", "must have features of one scale: the fit did not stay finite.")
         with torch.no_grad():
-            layer.weight.copy_(weight)
-            layer.bias.copy_(bias)
+            layer.weight.copy_(W)
+            layer.bias.copy_(b)
         n_iter = int(optimizer.state_dict()["state"][0]["n_iter"])
         if n_iter >= MAX_ITER:
             warnings.warn(
@@ -116,30 +116,36 @@ class Trainer:
         held_out: DeferralTrainingRows | None,
         loss: RowLoss,
     ) -> int:
-        """Minimise the mean loss in batches; with rows held out, the best epoch on them is kept."""
+        """Minimise the mean loss in batches, by AdamW with one cycle of the learning rate.
+
+        Returns the number of epochs. If there are held-out rows, the network is left at the epoch of least
+        loss on them.
+        """
         optimizer = make_optimizer([(network, self.lr)], self.weight_decay)
         n_batches = math.ceil(len(rows) / self.batch_size)
         n_steps = self.epochs * n_batches
 
         def run_epoch(epoch: int) -> dict[str, Any]:
+            """Train on all batches once; ``epoch`` is counted from 1."""
             rng = np.random.default_rng([self.seed, epoch])
             self.reseed(int(rng.integers(2**63)))
             batches = np.array_split(rng.permutation(len(rows)), n_batches)
+            first_step = (epoch - 1) * n_batches
             network.train()
-            total = 0.0
-            for number, batch in enumerate(batches):
-                step = (epoch - 1) * n_batches + number
+            summed_loss = 0.0
+            for step, batch in enumerate(batches, first_step):
                 for group in optimizer.param_groups:
                     group["lr"] = self.lr * learning_rate(step, n_steps)
                 batch_rows = rows.take(torch.from_numpy(batch).to(rows.X.device))
                 optimizer.zero_grad()
-                value = loss(network(batch_rows.X), batch_rows).mean()
-                value.backward()  # type: ignore[no-untyped-call]
+                batch_loss = loss(network(batch_rows.X), batch_rows).mean()
+                batch_loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-                total += float(value.detach()) * len(batch)
-            record: dict[str, Any] = {"epoch": epoch, "loss": total / len(rows)}
+                summed_loss += float(batch_loss.detach()) * len(batch)
+            record: dict[str, Any] = {"epoch": epoch, "loss": summed_loss / len(rows)}
             if held_out is not None and len(held_out):
                 held_out_loss = mean_loss(network, held_out, loss)
+                # Training keeps the epoch of least validation loss, and breaks ties by the surrogate.
                 record["validation_loss"] = held_out_loss
                 record["validation_surrogate"] = held_out_loss
             return record
@@ -151,21 +157,34 @@ class Trainer:
         return run.epoch
 
 
+def _lbfgs(variables: list[Tensor]) -> torch.optim.LBFGS:
+    """Make an L-BFGS optimiser that solves a problem to convergence in one step."""
+    return torch.optim.LBFGS(
+        variables,
+        max_iter=MAX_ITER,
+        max_eval=2 * MAX_ITER,
+        tolerance_grad=SMALLEST_SLOPE,
+        tolerance_change=SMALLEST_CHANGE,
+        history_size=MEMORY,
+        line_search_fn="strong_wolfe",
+    )
+
+
 def score_rows(network: nn.Module, rows: DeferralTrainingRows) -> Tensor:
-    """Scores (n, n_outputs) in evaluation mode, without gradients."""
+    """Return scores (n, n_outputs) in evaluation mode, without gradients."""
     network.eval()
     with torch.no_grad():
         return torch.cat([network(block) for block in torch.split(rows.X, BLOCK)])
 
 
 def mean_loss(network: nn.Module, rows: DeferralTrainingRows, loss: RowLoss) -> float:
-    """Mean loss of rows in evaluation mode."""
+    """Return the mean loss of rows in evaluation mode."""
     scores = score_rows(network, rows)
     return float(loss(scores, rows).mean())
 
 
 def _only_layer(network: nn.Module) -> nn.Linear:
-    """The layer of a linear network, which is alone in a sequence."""
+    """Return the layer of a linear network, which has no other one."""
     for layer in network.modules():
         if isinstance(layer, nn.Linear):
             return layer

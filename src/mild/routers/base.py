@@ -29,12 +29,15 @@ R = TypeVar("R")
 
 
 def from_policy(path: str, doc: str) -> Any:
-    """A property of an estimator that reads an attribute of its policy."""
+    """Make a property of a router that reads an attribute of its policy, such as "decoder.margins"."""
     return property(lambda router: attrgetter(path)(router.policy_), doc=doc)
 
 
 class BaseRouter(BaseEstimator):  # type: ignore[misc]
-    """Validates, calls ``_fit``, and delegates decisions to the learned policy.
+    """Base of all routers: chooses one of several experts for each row.
+
+    ``fit`` validates its arguments and calls ``_fit``, which subclasses implement. ``_fit`` returns a
+    policy, which makes the decisions: it needs only NumPy, and can be saved.
 
     Attributes
     ----------
@@ -80,31 +83,23 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def _check_fit(
         self, X: Any, costs: Any, sample_weight: Any
     ) -> tuple[Any, FloatArray, FloatArray | None]:
-        """The arguments of ``fit`` as arrays; sets what is known of the experts."""
+        """Check the parameters of the router and the arguments of ``fit``, and return them as arrays.
+
+        Also sets ``n_experts_`` and ``expert_names_``, and the ranks that decide ties between experts.
+
+        Returns
+        -------
+        inputs : (n_samples, n_features) array
+        costs : (n_samples, n_experts) array
+        sample_weight : (n_samples,) array, or None
+        """
         self._check_options()
         if costs is None:
             reason = f"{type(self).__name__} requires y to be passed, but the target y is None."
             raise InvalidInputError(reason, parameter="y")
-        names = _column_names(costs)
         inputs = self._validated(X, ensure_min_samples=2, order="C")
-        raw = np.asarray(costs)
-        if raw.ndim == 1:
-            raise invalid(
-                "costs",
-                f"must have shape (n_samples, n_experts); got one dimension, shape {raw.shape}. "
-                f"Reshape your data with costs.reshape(-1, 1) if there is one expert.",
-            )
-        matrix = check_costs(raw, n_samples=inputs.shape[0])
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                rule = f"must have a column of its own for every expert; {name!r} appears twice."
-                raise invalid("costs", f"{rule} Rename one.")
-        self.n_experts_ = matrix.shape[1]
-        self.expert_names_ = names or [f"expert_{k}" for k in range(self.n_experts_)]
-        # Of experts that tie, the lowest rank is chosen; None where indices decide.
-        self._ranks: IntArray | None = None
-        if isinstance(costs, NamedCosts):
-            self._ranks = costs.ranks
+        matrix = _cost_matrix(costs, n_samples=inputs.shape[0])
+        self._set_experts(costs, n_experts=matrix.shape[1])
         if sample_weight is None:
             return inputs, matrix, None
         weight = _check_sample_weight(
@@ -113,6 +108,20 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if not weight.any():
             raise invalid("sample_weight", "must not be all zero.")
         return inputs, matrix, weight
+
+    def _set_experts(self, costs: Any, n_experts: int) -> None:
+        """Set number and names of the experts, and the ranks that decide ties between them."""
+        names = _column_names(costs)
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                rule = f"must have a column of its own for every expert; {name!r} appears twice."
+                raise invalid("costs", f"{rule} Rename one.")
+        self.n_experts_ = n_experts
+        self.expert_names_ = names or [f"expert_{k}" for k in range(n_experts)]
+        # Of experts that tie, the one of lowest rank is chosen; None where the index decides.
+        self._ranks: IntArray | None = None
+        if isinstance(costs, NamedCosts):
+            self._ranks = costs.ranks
 
     def _check_options(self) -> None:
         """Check the parameters."""
@@ -123,7 +132,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if costs.shape[1] == 1:
             return
         least = np.nanmin(costs, axis=1, keepdims=True)
-        differ = bool((np.nanmax(costs, axis=1, keepdims=True) > least).any())
+        largest = np.nanmax(costs, axis=1, keepdims=True)
+        differ = bool((largest > least).any())
         cheapest = None
         if by_label:
             cheapest = (costs == least).sum(axis=0)
@@ -172,7 +182,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self.policy_.decision_function(inputs)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Stationary distribution over the experts for each row.
+        """Return the stationary distribution over the experts for each row.
 
         Parameters
         ----------
@@ -188,7 +198,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self.policy_.predict_proba(inputs)
 
     def expected_costs(self, X: Any) -> FloatArray:
-        """Expected cost of each expert, where the router has learned it.
+        """Return the expected cost of each expert, where the router has learned it.
 
         Parameters
         ----------
@@ -223,7 +233,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self.policy_.decide_one(x)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the chosen experts, over the rows in which it is known.
+        """Return minus the mean cost of the chosen experts, over the rows in which it is known.
 
         Parameters
         ----------
@@ -242,7 +252,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return -deferral_loss(np.asarray(y), chosen, sample_weight, missing="skip")
 
     def without(self, expert: int | str) -> Self:
-        """The router without one expert, without a refit.
+        """Return the router without one expert; no refit.
 
         Parameters
         ----------
@@ -262,7 +272,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
     ) -> Self:
-        """The router under new prices, without a refit, where it has separate heads.
+        """Return the router under new prices, if it has separate heads; no refit.
 
         Parameters
         ----------
@@ -280,7 +290,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self._with_policy(self.policy_.with_prices(betas, price_weight), self.expert_names_)
 
     def _with_policy(self, policy: Policy, names: list[str]) -> Self:
-        """A copy that decides by another policy, between the experts of these names."""
+        """Return a copy that decides by another policy, between the experts of these names."""
         router = copy.copy(self)
         router.policy_ = policy
         router.n_experts_ = policy.n_experts
@@ -288,23 +298,23 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return router
 
     def _expert_index(self, expert: int | str) -> int:
-        """The index of an expert that is given by index or name."""
+        """Return the index of an expert, from an index or a name."""
         if isinstance(expert, str):
             if expert not in self.expert_names_:
-                known = ", ".join(self.expert_names_)
-                raise invalid("expert", f"must be one of {known}; got {expert!r}.")
+                names = ", ".join(self.expert_names_)
+                raise invalid("expert", f"must be one of {names}; got {expert!r}.")
             return self.expert_names_.index(expert)
         if isinstance(expert, bool) or not isinstance(expert, Integral):
             raise invalid("expert", f"must be an index or a name; got {expert!r}.")
         return int(expert)
 
     def _check_inputs(self, X: Any) -> Any:
-        """X as the fitted router needs it."""
+        """Return X as the fitted router needs it."""
         check_is_fitted(self, "policy_")
         return self._validated(X, reset=False)
 
     def _validated(self, X: Any, **options: Any) -> Any:
-        """X as scikit-learn validates it, with our errors."""
+        """Validate X as scikit-learn does, with mild's exceptions."""
         try:
             return validate_data(
                 self, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options
@@ -313,7 +323,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(str(error), parameter="X") from error
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's checks need to know."""
+        """Return what scikit-learn needs to know: costs are a two-dimensional, non-negative target."""
         tags = super().__sklearn_tags__()
         tags.estimator_type = None
         tags.target_tags.required = True
@@ -354,9 +364,21 @@ def warn_if_degenerate(
     expert_names: Sequence[str],
     stacklevel: int = 2,
 ) -> None:
-    """Warn if in no row two experts that were asked ``differ`` in cost; ``missing``: some cost is unknown.
+    """Warn if the costs leave nothing to learn, or nothing about some experts.
 
-    ``cheapest`` (p,) are the rows on which no expert costs less, for losses that see nothing else.
+    Parameters
+    ----------
+    differ : bool
+        Whether some row has two experts that were asked and differ in cost.
+    missing : bool
+        Whether some cost is unknown.
+    cheapest : array of shape (n_experts,) or None
+        On how many rows each expert is the cheapest, for label-based losses, which see nothing else; None
+        for other losses.
+    expert_names : sequence of str
+        Names of the experts.
+    stacklevel : int, default=2
+        As for ``warnings.warn``.
     """
     if not differ:
         if missing:
@@ -384,10 +406,10 @@ def warn_if_degenerate(
 
 
 def unwarned(function: Callable[P, R]) -> Callable[P, R]:
-    """The function without warnings that a solver stopped early.
+    """Wrap a function so that it gives no warnings that a solver stopped early.
 
-    For fits of candidates and on parts of the rows: their held-out loss says how good they are, and nobody
-    can act on the others. The fit of the router that is taken warns.
+    For fits of candidates and on parts of the rows: their held-out loss says how good they are, and there
+    is nothing that the user could do about them. The final fit of the winner warns.
     """
 
     @functools.wraps(function)
@@ -400,7 +422,7 @@ def unwarned(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def no_convergence_warnings() -> Iterator[None]:
-    """Without warnings that a solver stopped early, as ``unwarned``."""
+    """Suppress warnings that a solver stopped early, see ``unwarned``."""
     with warnings.catch_warnings():
         for category in (ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
             warnings.simplefilter("ignore", category)
@@ -420,15 +442,27 @@ class NamedCosts(np.ndarray[Any, Any]):
     def of(
         cls, costs: FloatArray, names: Sequence[str], ranks: IntArray | None = None
     ) -> NamedCosts:
-        """The costs with names; without names the experts are numbered."""
+        """Return a view of the costs with names; with an empty sequence the experts are numbered."""
         named = costs.view(cls)
         named.columns = list(names)
         named.ranks = ranks
         return named
 
 
+def _cost_matrix(costs: Any, n_samples: int) -> FloatArray:
+    """Return checked costs (n_samples, n_experts); NaN where unknown."""
+    array = np.asarray(costs)
+    if array.ndim == 1:
+        raise invalid(
+            "costs",
+            f"must have shape (n_samples, n_experts); got one dimension, shape {array.shape}. "
+            f"Reshape your data with costs.reshape(-1, 1) if there is one expert.",
+        )
+    return check_costs(array, n_samples=n_samples)
+
+
 def _column_names(costs: Any) -> list[str]:
-    """The names of the columns of a frame or of a table; empty for an array."""
+    """Return the names of the columns of a frame or of a table; empty for an array."""
     # The columns of a pyarrow table are arrays, and their names apart.
     names = getattr(costs, "column_names", None)
     if not names:
@@ -437,7 +471,7 @@ def _column_names(costs: Any) -> list[str]:
 
 
 def label_numbers(labels: Any, n_rows: int, name: str) -> IntArray:
-    """Number (n_rows,) of each row's label; ``name`` is the parameter."""
+    """Return the number (n_rows,) of each row's label; ``name`` is the parameter that holds them."""
     labels = np.asarray(labels)
     if labels.shape != (n_rows,):
         raise invalid(name, f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
@@ -445,14 +479,14 @@ def label_numbers(labels: Any, n_rows: int, name: str) -> IntArray:
 
 
 def weights_or_ones(sample_weight: FloatArray | None, n_rows: int) -> FloatArray:
-    """The weights (n_rows,) of the rows; 1 for every row where no weights were given."""
+    """Return the weights (n_rows,) of the rows; 1 for each row if they are None."""
     if sample_weight is None:
         return np.ones(n_rows)
     return sample_weight
 
 
 def weights_of(sample_weight: FloatArray | None, rows: Any) -> FloatArray | None:
-    """The weights of some of the rows; None where no weights were given."""
+    """Return the weights of some of the rows; None if there are no weights."""
     if sample_weight is None:
         return None
     return sample_weight[rows]

@@ -54,7 +54,7 @@ class ConstantRouter(BaseRouter):
         return ConstantPolicy(means, X.shape[1], self._chosen_expert(costs, sample_weight))
 
     def _chosen_expert(self, costs: FloatArray, sample_weight: FloatArray | None) -> int | None:
-        """The expert to take; None for that of least mean cost over all rows."""
+        """Return the expert to take; None for that of least mean cost over all rows."""
         if self.expert is None:
             if np.isnan(costs).any():
                 return common_constant(costs, sample_weight, self._ranks)
@@ -68,7 +68,7 @@ class ConstantRouter(BaseRouter):
 
 
 def mean_costs(costs: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
-    """Mean cost (n_experts,) of each expert over its rows, in float64.
+    """Return the mean cost (n_experts,) of each expert over its rows, in float64.
 
     An expert asked only in rows of weight 0 counts as a little dearer than the dearest of the others.
     """
@@ -114,7 +114,7 @@ class OracleRouter(BaseRouter):
         return cheapest_of(self._check_costs(X, costs))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean over rows of the least cost.
+        """Return minus the mean over rows of the least cost.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class OracleRouter(BaseRouter):
         return -oracle_loss(self._check_costs(X, y), sample_weight)
 
     def _check_costs(self, X: Any, costs: Any) -> FloatArray:
-        """Costs of the rows of X, one column per expert."""
+        """Return checked costs (n_samples, n_experts) of the rows of X."""
         shape = (self._check_inputs(X).shape[0], self.n_experts_)
         matrix = evaluated_costs(np.asarray(costs))
         if matrix.shape != shape:
@@ -173,7 +173,7 @@ class RandomRouter(BaseRouter):
         return RandomPolicy((shares / shares.sum()).astype(X.dtype), X.shape[1], self.random_state)
 
     def _checked_shares(self, costs: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
-        """Shares (n_experts,), not yet scaled to the sum 1."""
+        """Return checked shares (n_experts,), not yet scaled to the sum 1."""
         n_experts = costs.shape[1]
         if not isinstance(self.shares, str):
             shares = float_vector("shares", self.shares, n_experts)

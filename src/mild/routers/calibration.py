@@ -1,4 +1,10 @@
-"""Calibration of expected costs on rows that were held out, and the novelty of inputs."""
+"""Calibration of expected costs on held-out rows, and the novelty of inputs.
+
+A router that estimates costs is often too sure: its estimates spread more than the true means do.
+Calibration replaces the raw estimate of each expert by ``slope * raw + offset``, with two numbers per
+expert that are fitted on rows the router was not fitted on. Novelty says how far an input is from the
+training inputs, compared with inputs that were held out.
+"""
 
 from __future__ import annotations
 
@@ -21,34 +27,35 @@ from mild.policies import Policy
 from mild.routers.base import BaseRouter
 from mild.routers.kmeans import distinct_rows, fit_centres
 
+# Pairs of the rows to fit on and the held-out rows.
 Folds = Sequence[tuple[IntArray, IntArray]]
-# Rows that are looked at, of more.
+# Of more rows than this, evenly spaced ones are used.
 MAX_ROWS = 20_000
-# Rows of an expert that are needed to calibrate it.
+# An expert is calibrated if its cost is known in at least this many rows.
 LEAST_ROWS = 50
-# Centres, and numbers in them.
+# At most this many centres stand for the training inputs, with at most this many numbers in all.
 MAX_CENTRES = 256
 MAX_NUMBERS = 1 << 18
-# Rows from which centres are found.
+# Centres are found from about this many rows.
 CENTRE_ROWS = 2_000
-# Bounds of log-odds.
+# Probabilities are kept this far from 0 and 1 where their log-odds are taken.
 TINY = 1e-6
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Two numbers per expert, and what they change on held-out rows."""
+    """Slopes and offsets of the experts' estimates, and what they change on held-out rows."""
 
     slopes: list[float]
     offsets: list[float]
     logistic: bool  # whether log-odds of errors are calibrated (Platt), and not costs
-    decides: bool  # whether decisions use it: the held-out loss does not rise
-    loss: tuple[float, float]  # held-out mean cost of the choices, before and after
-    squared_error: tuple[float, float]  # of the estimates on held-out rows, before and after
-    rows: int
+    decides: bool  # whether to decide by calibrated estimates: the held-out loss does not rise
+    loss: tuple[float, float]  # held-out mean cost of the choices, before and after calibration
+    squared_error: tuple[float, float]  # mean over held-out rows, before and after calibration
+    rows: int  # number of held-out rows that were used
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the fields, ready for JSON."""
         return asdict(self)
 
     @property
@@ -58,19 +65,26 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class RawEstimates:
-    """Estimates (n, p) for rows that the router was not fitted on; NaN for rows in no fold."""
+class HeldOutEstimates:
+    """What a router expects of rows that it was not fitted on.
 
-    raw: FloatArray  # expected costs, or log-odds of errors
-    prices: FloatArray | float = 0.0  # what is added to errors
-    scale: float | None = None  # of errors whose log-odds are given
+    Attributes
+    ----------
+    raw : (n, p) array, expected costs or errors, or log-odds of errors; NaN for rows that no fold holds out
+    prices : (n, p) array, weighted prices that are added to errors to get costs; 0 where raw are costs
+    error_scale : the largest error, if ``raw`` are log-odds of errors as a share of it; else None
+    """
+
+    raw: FloatArray
+    prices: FloatArray | float = 0.0
+    error_scale: float | None = None
 
     @property
     def values(self) -> FloatArray:
-        """Costs, or errors."""
-        if self.scale is None:
+        """Expected costs or errors (n, p)."""
+        if self.error_scale is None:
             return self.raw
-        return self.scale / (1 + np.exp(-self.raw))
+        return self.error_scale / (1 + np.exp(-self.raw))
 
     @property
     def rows(self) -> IntArray:
@@ -78,14 +92,14 @@ class RawEstimates:
         return np.flatnonzero(~np.isnan(self.raw).any(axis=1))
 
 
-class _LinearMap(NamedTuple):
-    """``slope * raw + offset``: what calibration makes of the raw estimates of an expert."""
+class _Line(NamedTuple):
+    """The calibrated estimate of one expert: ``slope * raw + offset``."""
 
     slope: float
     offset: float
 
 
-IDENTITY = _LinearMap(1.0, 0.0)
+IDENTITY = _Line(1.0, 0.0)
 
 
 def fit_calibration(
@@ -96,83 +110,87 @@ def fit_calibration(
     errors: FloatArray | None = None,
     prices: Any = None,
 ) -> Calibration | None:
-    """Calibrate the estimates of a fitted router by those for rows it was not fitted on.
+    """Fit slopes and offsets that make a fitted router's estimates better on rows it was not fitted on.
 
     Each expert's cost is regressed on its expected cost; with a logistic error head, its error on the
-    log-odds (Platt). An expert whose estimates do not get better by that keeps them. A search whose stack
-    won has made estimates for held-out rows already; other routers are fitted again without each fold.
+    log-odds (Platt scaling). An expert whose estimates do not get better keeps them: it has slope 1 and
+    offset 0.
+
+    The search's stack has estimates for held-out rows already; other routers are fitted again without each
+    fold.
 
     Parameters
     ----------
     router : BaseRouter
         The fitted router.
     X, costs : arrays of shape (n_samples, n_features) and (n_samples, n_experts)
-        What it was fitted on.
+        What it was fitted on; the costs include prices.
     folds : sequence of (rows to fit on, held-out rows)
         The folds for which it is fitted again.
     errors : array of shape (n_samples, n_experts), default=None
-        The errors of a PricedRouter.
+        The errors that a PricedRouter was fitted on; None for other routers.
     prices : array of shape (n_experts,) or (n_samples, n_experts), default=None
-        The prices of a PricedRouter.
+        The prices that a PricedRouter was fitted on; None for other routers.
 
     Returns
     -------
     calibration : Calibration or None
-        None where the router has no expected costs that depend on the input, or where none gets better.
+        None if the router has no expected costs that depend on the input, or if calibration improves those
+        of no expert.
     """
-    step = 1 + len(costs) // MAX_ROWS
-    folds = [(train[::step], test[::step]) for train, test in folds]
+    stride = 1 + len(costs) // MAX_ROWS
+    folds = [(train[::stride], test[::stride]) for train, test in folds]
     try:
         with warnings.catch_warnings():
             # The fit on all rows has given its warnings already.
             warnings.simplefilter("ignore")
-            before = _held_out_estimates(router, X, costs, folds, errors, prices)
+            raw = _held_out_estimates(router, X, costs, folds, errors, prices)
     except InvalidInputError:
-        return None  # without a fold, some expert was never asked
-    if before is None:
+        # Some expert was asked only in rows that one fold holds out, so nothing can be fitted without it.
+        return None
+    if raw is None:
         return None
     targets = costs
     if errors is not None:
         targets = errors
-    rows = before.rows
-    maps = _fit_maps(before, targets, rows)
-    after = _cross_fitted(before, targets, folds)
 
-    # An expert whose estimates do not improve by more than rounding keeps them.
-    errors_before = _mean_squared_errors(before, targets)
-    improves = _mean_squared_errors(after, targets) < errors_before * (1 - ESTIMATES)
+    # Each fold is calibrated by lines from the other folds, so that the gain is not that of the rows on
+    # which the lines were fitted.
+    calibrated = _cross_calibrated(raw, targets, folds)
+    raw_errors = _mean_squared_errors(raw, targets)
+    improves = _mean_squared_errors(calibrated, targets) < raw_errors * (1 - ESTIMATES)
     if not improves.any():
         return None
-    after = replace(after, raw=np.where(improves, after.raw, before.raw))
+    lines = _fit_lines(raw, targets, raw.rows)
     for expert in np.flatnonzero(~improves):
-        maps[expert] = IDENTITY
+        lines[expert] = IDENTITY
+    calibrated = replace(calibrated, raw=np.where(improves, calibrated.raw, raw.raw))
+    calibrated_errors = _mean_squared_errors(calibrated, targets)
+
     ranks = router.policy_.ranks
-    loss_before = _mean_cost_of_choices(before, costs, ranks)
-    loss_after = _mean_cost_of_choices(after, costs, ranks)
+    raw_loss = _mean_cost_of_choices(raw, costs, ranks)
+    calibrated_loss = _mean_cost_of_choices(calibrated, costs, ranks)
     return Calibration(
-        slopes=[line.slope for line in maps],
-        offsets=[line.offset for line in maps],
-        logistic=before.scale is not None,
-        decides=not is_less(loss_before, loss_after),
-        loss=(loss_before, loss_after),
-        squared_error=(
-            float(errors_before.mean()),
-            float(_mean_squared_errors(after, targets).mean()),
-        ),
-        rows=len(rows),
+        slopes=[line.slope for line in lines],
+        offsets=[line.offset for line in lines],
+        logistic=raw.error_scale is not None,
+        decides=not is_less(raw_loss, calibrated_loss),
+        loss=(raw_loss, calibrated_loss),
+        squared_error=(float(raw_errors.mean()), float(calibrated_errors.mean())),
+        rows=len(raw.rows),
     )
 
 
-def _mean_squared_errors(estimates: RawEstimates, targets: FloatArray) -> FloatArray:
-    """Mean squared error (p,) of the estimates of each expert, where its cost is known."""
+def _mean_squared_errors(estimates: HeldOutEstimates, targets: FloatArray) -> FloatArray:
+    """Return the mean squared error (p,) of each expert's estimates, over the rows with known targets."""
     residuals = (estimates.values - targets)[estimates.rows]
     return np.asarray(np.nanmean(residuals**2, axis=0))
 
 
 def _mean_cost_of_choices(
-    estimates: RawEstimates, costs: FloatArray, ranks: IntArray | None
+    estimates: HeldOutEstimates, costs: FloatArray, ranks: IntArray | None
 ) -> float:
-    """Mean cost of choosing the expert of least estimated cost."""
+    """Return the mean cost of choosing the expert of least estimated cost."""
     rows = estimates.rows
     chosen = cheapest_expected((estimates.values + estimates.prices)[rows], ranks)
     return float(np.nanmean(costs[rows, chosen]))
@@ -185,111 +203,115 @@ def _held_out_estimates(
     folds: Folds,
     errors: FloatArray | None,
     prices: Any,
-) -> RawEstimates | None:
-    """Estimates for held-out rows; None where the router has none that depend on the input."""
-    best = getattr(router, "best_router_", router)
-    policy: Policy = best.policy_
+) -> HeldOutEstimates | None:
+    """Return what the router expects of held-out rows; None if that does not depend on the input."""
+    # A RouterCV has fitted the router that won, but may decide as a constant nevertheless.
+    winner = getattr(router, "best_router_", router)
+    policy: Policy = winner.policy_
     if policy.is_constant or router.policy_ is not policy:
         return None
-    stack_costs = getattr(best, "held_out_costs_", None)
+    stack_costs = getattr(winner, "held_out_costs_", None)
     if stack_costs is not None:
-        # Of many rows the stack has estimates for more than those that are looked at.
-        looked_at = np.concatenate([test for _, test in folds])
+        # The stack has estimates for all rows, also for those that ``MAX_ROWS`` leaves out.
+        rows = np.concatenate([test for _, test in folds])
         expected = np.full(costs.shape, np.nan, stack_costs.dtype)
-        expected[looked_at] = stack_costs[looked_at]
-        return RawEstimates(expected)
+        expected[rows] = stack_costs[rows]
+        return HeldOutEstimates(expected)
     try:
         policy.expected_costs(X[:1])
     except UnsupportedError:
         return None
     if errors is not None:
-        return _held_out_errors(best, X, errors, prices, folds)
+        return _held_out_errors(winner, X, errors, prices, folds)
     expected = np.full(costs.shape, np.nan)
     for train, test in folds:
-        fold_policy = clone(best).fit(X[train], costs[train]).policy_
+        fold_policy = clone(winner).fit(X[train], costs[train]).policy_
         expected[test] = fold_policy.expected_costs(X[test])
-    return RawEstimates(expected)
+    return HeldOutEstimates(expected)
 
 
 def _held_out_errors(
     router: Any, X: Any, errors: FloatArray, prices: Any, folds: Folds
-) -> RawEstimates:
-    """Expected errors, or their log-odds, of a PricedRouter for held-out rows, and expected prices."""
-    expected = np.full(errors.shape, np.nan)
-    priced = np.zeros(errors.shape)
+) -> HeldOutEstimates:
+    """Return the errors and prices that a PricedRouter expects of held-out rows."""
+    expected_errors = np.full(errors.shape, np.nan)
+    weighted_prices = np.zeros(errors.shape)
     logistic_scales = []
     for train, test in folds:
         fold_prices = prices
         if np.ndim(prices) == 2:
             fold_prices = prices[train]
         policy = clone(router).fit(X[train], errors[train], prices=fold_prices).policy_
-        expected[test] = policy.expected_errors(X[test])
-        priced[test] = policy.price_weight * policy.expected_prices(X[test])
+        expected_errors[test] = policy.expected_errors(X[test])
+        weighted_prices[test] = policy.price_weight * policy.expected_prices(X[test])
         if policy.kind_of_error == "logistic":
             logistic_scales.append(policy.error_scale)
     if not logistic_scales:
-        return RawEstimates(expected, priced)
+        return HeldOutEstimates(expected_errors, weighted_prices)
     scale = max(logistic_scales)
-    return RawEstimates(_log_odds(expected / scale), priced, scale)
+    return HeldOutEstimates(_log_odds(expected_errors / scale), weighted_prices, scale)
 
 
 def _log_odds(probability: FloatArray) -> FloatArray:
-    """Log-odds of probabilities, which are kept away from 0 and 1."""
+    """Return the log-odds of probabilities, which are kept away from 0 and 1."""
     inside = np.clip(probability, TINY, 1 - TINY)
     return np.asarray(np.log(inside / (1 - inside)))
 
 
-def _cross_fitted(estimates: RawEstimates, targets: FloatArray, folds: Folds) -> RawEstimates:
-    """The estimates of each fold, calibrated on the rows of the other folds."""
+def _cross_calibrated(
+    estimates: HeldOutEstimates, targets: FloatArray, folds: Folds
+) -> HeldOutEstimates:
+    """Calibrate the estimates of each fold by lines that are fitted on the rows of the other folds."""
     rows = estimates.rows
     calibrated = np.full(estimates.raw.shape, np.nan)
     for _, test in folds:
         held_out = np.intersect1d(test, rows)
-        maps = _fit_maps(estimates, targets, np.setdiff1d(rows, held_out))
-        slopes = np.array([line.slope for line in maps])
-        offsets = np.array([line.offset for line in maps])
+        lines = _fit_lines(estimates, targets, np.setdiff1d(rows, held_out))
+        slopes = np.array([line.slope for line in lines])
+        offsets = np.array([line.offset for line in lines])
         calibrated[held_out] = slopes * estimates.raw[held_out] + offsets
     return replace(estimates, raw=calibrated)
 
 
-def _fit_maps(estimates: RawEstimates, targets: FloatArray, rows: IntArray) -> list[_LinearMap]:
-    """The map of each expert; the identity where its rows are too few or say nothing."""
-    maps = []
+def _fit_lines(estimates: HeldOutEstimates, targets: FloatArray, rows: IntArray) -> list[_Line]:
+    """Fit one line per expert on these rows; the identity where they are too few or all alike."""
+    lines = []
     for expert in range(targets.shape[1]):
-        known = rows[~np.isnan(targets[rows, expert])]
-        raw = estimates.raw[known, expert]
-        target = targets[known, expert]
-        if len(known) < LEAST_ROWS or _is_constant(raw) or np.ptp(target) == 0:
-            maps.append(IDENTITY)
-        elif estimates.scale is None:
-            maps.append(_least_squares_map(raw, target))
+        known_rows = rows[~np.isnan(targets[rows, expert])]
+        raw = estimates.raw[known_rows, expert]
+        target = targets[known_rows, expert]
+        if len(known_rows) < LEAST_ROWS or _is_constant(raw) or np.ptp(target) == 0:
+            lines.append(IDENTITY)
+        elif estimates.error_scale is None:
+            lines.append(_least_squares_line(raw, target))
         else:
-            maps.append(_platt_map(raw, target / estimates.scale))
-    return maps
+            lines.append(_platt_line(raw, target / estimates.error_scale))
+    return lines
 
 
-def _least_squares_map(raw: FloatArray, target: FloatArray) -> _LinearMap:
-    """The line that predicts costs from estimates (n,)."""
+def _least_squares_line(raw: FloatArray, target: FloatArray) -> _Line:
+    """Fit the line that predicts costs (n,) from estimates (n,), without a negative slope."""
     model = LinearRegression().fit(raw[:, None], target)
     slope = float(model.coef_[0])
     if slope < 0:
-        # Estimates that are worse than none keep their order with a slope near 0, never the opposite one.
-        return _LinearMap(0.0, float(target.mean()))
-    return _LinearMap(slope, float(model.intercept_))
+        # The estimates are worse than none. A negative slope would turn their order round, by chance alone.
+        return _Line(0.0, float(target.mean()))
+    return _Line(slope, float(model.intercept_))
 
 
-def _platt_map(log_odds: FloatArray, target: FloatArray) -> _LinearMap:
-    """The line from log-odds (n,) to log-odds under which soft targets are likeliest (Platt scaling)."""
-    # A soft target is a right and a wrong answer with their weights.
-    share = np.clip(target, 0.0, 1.0)
-    twice = np.concatenate([log_odds, log_odds])[:, None]
+def _platt_line(log_odds: FloatArray, target: FloatArray) -> _Line:
+    """Fit the line from log-odds (n,) to log-odds under which targets in [0, 1] are likeliest (Platt)."""
+    # A logistic regression on soft targets: each row counts as an error with the weight of the target, and
+    # as no error with the rest.
+    error_share = np.clip(target, 0.0, 1.0)
+    both = np.concatenate([log_odds, log_odds])[:, None]
     labels = np.repeat([1, 0], len(log_odds))
     model = LogisticRegression(C=1e4)
-    model.fit(twice, labels, sample_weight=np.concatenate([share, 1 - share]))
+    model.fit(both, labels, sample_weight=np.concatenate([error_share, 1 - error_share]))
     slope = float(model.coef_[0, 0])
     if slope < 0:
-        return _LinearMap(0.0, float(_log_odds(target.mean())))
-    return _LinearMap(slope, float(model.intercept_[0]))
+        return _Line(0.0, float(_log_odds(target.mean())))
+    return _Line(slope, float(model.intercept_[0]))
 
 
 def _is_constant(estimates: FloatArray) -> bool:
@@ -298,41 +320,51 @@ def _is_constant(estimates: FloatArray) -> bool:
 
 
 def fit_novelty(
-    step: TextFeatures,
-    contents: Sequence[Any],
+    text_features: TextFeatures,
+    texts: Sequence[Any],
     X: FloatArray,
     fold: tuple[IntArray, IntArray],
     means: FloatArray,
 ) -> Novelty:
-    """Learn how far inputs that were held out are from those that were not.
+    """Learn how far held-out inputs are from training inputs, to recognise inputs that are farther.
+
+    The score of an input is
+
+        distance to the nearest centre / distance_scale + unseen share / unseen_scale,
+
+    where the centres stand for the training inputs, the unseen share is that of the text's terms that no
+    training text has, and each scale is the 99th percentile over the held-out inputs.
 
     Parameters
     ----------
-    step : TextFeatures
-        Says how much of a text is made of terms that other texts do not have.
-    contents : sequence
-        The texts of the rows.
+    text_features : TextFeatures
+        Counts the terms of texts.
+    texts : sequence
+        The texts of all rows.
     X : array of shape (n_samples, n_features)
         Their features.
-    fold : (rows that count as seen, rows that are held out)
+    fold : (training rows, held-out rows)
         The rows to compare.
     means : array of shape (1 or 2, n_experts)
-        Mean costs, or mean errors and prices.
+        Mean costs, or mean errors and prices, which the result keeps for novel inputs.
 
     Returns
     -------
     novelty : Novelty
     """
-    seen, held_out = fold
-    seen = seen[:: 1 + len(seen) // MAX_ROWS]
+    train, held_out = fold
+    train = train[:: 1 + len(train) // MAX_ROWS]
     held_out = held_out[:: 1 + len(held_out) // MAX_ROWS]
-    centres = _centres(X[seen[:: 1 + len(seen) // CENTRE_ROWS]])
-    unseen = step.held_out_shares([contents[i] for i in seen], [contents[i] for i in held_out])
-    # Without scales the scores are the distances themselves.
-    distances = Novelty(centres, np.array([1.0, np.inf]), LEVELS, means).scores(X[held_out], unseen)
+    centres = _centres(X[train[:: 1 + len(train) // CENTRE_ROWS]])
+    train_texts = [texts[row] for row in train]
+    held_out_texts = [texts[row] for row in held_out]
+    unseen_shares = text_features.held_out_shares(train_texts, held_out_texts)
+    # With these scales the score is the distance alone.
+    distance_only = Novelty(centres, np.array([1.0, np.inf]), LEVELS, means)
+    distances = distance_only.scores(X[held_out], unseen_shares)
     distance_scale = _novelty_scale(distances)
-    unseen_scale = _novelty_scale(unseen)
-    scores = distances / distance_scale + unseen / unseen_scale
+    unseen_scale = _novelty_scale(unseen_shares)
+    scores = distances / distance_scale + unseen_shares / unseen_scale
     return Novelty(
         centres,
         np.array([distance_scale, unseen_scale], np.float32),
@@ -342,7 +374,7 @@ def fit_novelty(
 
 
 def _centres(X: FloatArray) -> FloatArray:
-    """Centres that stand for the rows: the different rows themselves, or k-means of many."""
+    """Return points (m, n_features) that stand for the rows: all different rows, or k-means of many."""
     rows, _ = distinct_rows(X.astype(np.float64), np.ones(len(X)), X.dtype)
     n_centres = max(16, min(MAX_CENTRES, MAX_NUMBERS // X.shape[1]))
     if len(rows) > n_centres:
@@ -351,6 +383,6 @@ def _centres(X: FloatArray) -> FloatArray:
 
 
 def _novelty_scale(values: FloatArray) -> float:
-    """The value above which an input counts as novel."""
+    """Return the value that only one in a hundred held-out inputs exceeds."""
     # A scale of 0 would make every other input infinitely novel.
     return max(float(np.quantile(values, NOVEL)), 0.01)

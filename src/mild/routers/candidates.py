@@ -27,7 +27,7 @@ FAMILIES = ("linear", "regression", "knn", "clusters", "mlp", "stack")
 #: What "auto" leaves out: the network changes the cost of the blend little (-0.0033 to +0.0006 over six
 #: draws, docs/science/published.md), and takes longer than all the others.
 RARELY_USEFUL = ("mlp",)
-# Strengths of the penalty for linear routers.
+# Strengths of the penalty for linear routers, which is weighed against a mean over rows.
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 # Strengths of the penalty for cost regression, which is weighed against a sum over rows.
 REGRESSION_ALPHAS = (1.0, 1e1, 1e2, 1e3, 3e3, 1e4)
@@ -39,9 +39,9 @@ HIDDEN_WIDTHS = (32, 128)
 BASELINE_STRENGTHS = (0.25, 0.5)
 # Biases that are tried for one expert, in units of the margin.
 BIAS_GRID = np.linspace(-2, 2, 33)
-# How often the search for a bias goes over all experts, at most.
+# The search for a bias goes over all experts at most this often.
 BIAS_ROUNDS = 3
-# Rows from which a bias is found, at most.
+# A bias is found from at most this many rows.
 MAX_BIAS_ROWS = 20_000
 
 
@@ -49,10 +49,16 @@ MAX_BIAS_ROWS = 20_000
 class Candidate:
     """One router to try.
 
-    ``complexity`` orders candidates of equal merit: the one-standard-error rule takes the smallest. Of
-    candidates with ``keeps_scores`` the scores of held-out rows are kept, for a bias. ``margin_distance``
-    says how far the margins are from those at the centre of the search; it is None for candidates that
-    do not come from the search of margins.
+    Attributes
+    ----------
+    family : the kind of router, such as "linear" or "knn"
+    router : the unfitted router
+    params : the parameters that distinguish it from other candidates of its family
+    complexity : of candidates of nearly equal cost, the search takes the one of smallest complexity; tuples
+        are compared, whose first number orders the families
+    keeps_scores : whether the search keeps the scores of held-out rows, from which a bias is found
+    margin_distance : how far the margins are from those at the centre of the search; None for candidates
+        that do not come from the search of margins
     """
 
     family: str
@@ -95,14 +101,12 @@ class Candidate:
 def linear_candidates(
     base: LinearRouter, X: Any, costs: FloatArray, sample_weight: FloatArray | None, search: Any
 ) -> tuple[list[Candidate], int]:
-    """Margins around those of the base router, each with every strength of the penalty.
-
-    Neighbours follow one another, so that the solver can start each at the solution of the last.
+    """List copies of a router with other margins, each with every strength of the penalty.
 
     Parameters
     ----------
     base : LinearRouter
-        The router to search around.
+        The router to search around: its margins are the centre of the search.
     X, costs, sample_weight : arrays
         The training data, on which the theory's margins depend.
     search : RouterCV
@@ -111,11 +115,12 @@ def linear_candidates(
     Returns
     -------
     candidates : list of Candidate
+        In an order in which neighbours are similar: the solver starts each at the solution of the last.
     n_dropped : int
-        How many margin vectors were left out.
+        How many margin vectors were left out, as there were too many or they were not positive.
     """
     weight = weights_or_ones(sample_weight, len(costs))
-    centre = training_margins(base, X, costs, weight)
+    central_margins = training_margins(base, X, costs, weight)
     default_strengths: Sequence[float] = (base.alpha,)
     if search.grid == "ratios":
         default_strengths = ALPHAS
@@ -124,18 +129,18 @@ def linear_candidates(
         # Margins make no difference here: there is only the base router, with each strength.
         return [_linear_candidate(base, {"alpha": alpha}, 0.0) for alpha in strengths], 0
 
-    vectors, n_dropped = _margin_vectors(base, costs, weight, centre, search)
+    vectors, n_dropped = _margin_vectors(base, costs, weight, central_margins, search)
     candidates = []
     for number, margins in enumerate(vectors):
-        distance = _margin_distance(margins, centre)
+        distance = _margin_distance(margins, central_margins)
         all_equal = bool(np.allclose(margins, margins[0], rtol=1e-9, atol=0))
-        # A bias can replace margins only where these are equal, and where margins are searched at all.
+        # A bias is an alternative to different margins, so it is tried with equal ones.
         keeps_scores = search.bias and all_equal and _moves_margins(search)
-        # A serpentine walk: the last strength of one vector is the first of the next.
-        walk = strengths
+        # Forwards and backwards in turn, so that each vector begins with the last one's last strength.
+        ordered_strengths = strengths
         if number % 2 == 1:
-            walk = strengths[::-1]
-        for alpha in walk:
+            ordered_strengths = strengths[::-1]
+        for alpha in ordered_strengths:
             params = {"alpha": alpha, "margins": tuple(margins.tolist())}
             candidates.append(_linear_candidate(base, params, distance, keeps_scores))
     return candidates, n_dropped
@@ -144,7 +149,7 @@ def linear_candidates(
 def _linear_candidate(
     base: LinearRouter, params: dict[str, Any], margin_distance: float, keeps_scores: bool = False
 ) -> Candidate:
-    """The base router with other parameters; it is simpler with a stronger penalty."""
+    """Return the base router with other parameters; it is simpler with a stronger penalty."""
     router = type(base)(**{**base.get_params(deep=False), **params})
     complexity = (0.0, margin_distance, -params["alpha"])
     return Candidate("linear", router, params, complexity, keeps_scores, margin_distance)
@@ -158,7 +163,7 @@ def _moves_margins(search: Any) -> bool:
 def _margin_vectors(
     base: LinearRouter, costs: FloatArray, weight: FloatArray, centre: FloatArray, search: Any
 ) -> tuple[list[FloatArray], int]:
-    """Margin vectors (n_experts,) to try, the centre or its neighbours first; how many are left out."""
+    """Return the margin vectors (n_experts,) to try, and the number of those that are left out."""
     if search.grid != "ratios":
         paper = paper_grid(centre)
         return list(paper), paper.dropped
@@ -173,10 +178,11 @@ def _margin_vectors(
             base, costs, weight, vectors, search.margin_exponents, centre.sum()
         )
         n_dropped += max(0, len(vectors) + len(powers) - limit)
-        first = [*vectors[:1], *powers][:limit]
-        # From equal margins to very different ones, so that neighbours follow one another.
-        first.sort(key=lambda margins: np.ptp(np.log(margins)))
-        vectors = [*first, *vectors[1:]]
+        # The first vector of the grid is its centre.
+        central_and_powers = [*vectors[:1], *powers][:limit]
+        # From equal margins to very different ones, so that neighbours are similar.
+        central_and_powers.sort(key=lambda margins: np.ptp(np.log(margins)))
+        vectors = [*central_and_powers, *vectors[1:]]
     return vectors[:limit], n_dropped
 
 
@@ -188,9 +194,9 @@ def _count_power_vectors(
     exponents: Sequence[float],
     total: float,
 ) -> list[FloatArray]:
-    """Margins that are powers of how often each expert is cheapest, unless ``vectors`` has them.
+    """Return margins that are powers of how often each expert is cheapest, unless ``vectors`` has them.
 
-    They add up to ``total``.
+    Each vector sums to ``total``.
     """
     means = tie_means(base, costs, weight)
     is_cheapest = membership(costs, base.rewards, "best", means=means)
@@ -198,20 +204,20 @@ def _count_power_vectors(
     powers: list[FloatArray] = []
     for exponent in exponents:
         power = power_margins(counts, exponent, total)
-        known = [*vectors, *powers]
-        if not any(np.allclose(power, margins, rtol=1e-9, atol=0) for margins in known):
+        earlier = [*vectors, *powers]
+        if not any(np.allclose(power, margins, rtol=1e-9, atol=0) for margins in earlier):
             powers.append(power)
     return powers
 
 
 def _margin_distance(margins: FloatArray, centre: FloatArray) -> float:
-    """By how much, in logarithms, the share of one expert in the margins differs at most."""
+    """Return the largest difference, over the experts, of the logarithms of their shares in the margins."""
     log_ratio = np.log(margins / margins.sum()) - np.log(centre / centre.sum())
     return float(np.abs(log_ratio).max().round(9))
 
 
 def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArray:
-    """Margins proportional to ``counts ** exponent``; a count of 0 is taken as 1.
+    """Return margins proportional to ``counts ** exponent``; a count of 0 is taken as 1.
 
     >>> power_margins(np.array([16.0, 1.0, 0.0]), 0.5, 3.0)
     array([2. , 0.5, 0.5])
@@ -222,7 +228,7 @@ def power_margins(counts: FloatArray, exponent: float, total: float) -> FloatArr
 
 
 def parse_families(families: Any) -> tuple[list[str], list[str]]:
-    """Families to search, and those left out because their package is missing.
+    """Return the families to search, and those left out because their package is missing.
 
     >>> parse_families("auto")
     (['linear', 'regression', 'knn', 'clusters', 'stack'], [])
@@ -248,7 +254,7 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
 
 
 def _listed(values: Any) -> list[Any]:
-    """The values as a list; empty if they cannot be listed."""
+    """Return the values as a list; empty if they cannot be listed."""
     if not isinstance(values, Iterable):
         return []
     return list(values)
@@ -260,9 +266,24 @@ def family_candidates(
     random_state: Any,
     ties: str | None = None,
 ) -> list[Candidate]:
-    """Candidates of every family but the stack, which is made from the best of the others.
+    """List the candidates of these families; the stack is made later, from the best of them.
 
-    ``ties`` is that of LinearRouter.
+    Parameters
+    ----------
+    families : sequence of str
+        Some of ``FAMILIES``.
+    alphas : sequence of float or None
+        Strengths of the penalty of linear routers; None for ``ALPHAS``.
+    random_state : int, RandomState or None
+        Seed of the families that draw random numbers.
+    ties : {"mean", "first"}, default=None
+        As for LinearRouter.
+
+    Returns
+    -------
+    candidates : list of Candidate
+        Their complexity begins with the rank of the family: linear routers are the simplest, then
+        regression, clusters, nearest neighbours and networks.
     """
     candidates: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
@@ -290,29 +311,29 @@ def family_candidates(
 
 
 def _linear_family(strengths: Sequence[float], ties: str | None) -> list[Candidate]:
-    """Linear routers with other rewards or another loss, each with every strength of the penalty."""
-    forms: list[dict[str, Any]] = [
+    """List linear routers with other rewards or another loss, with every strength of the penalty."""
+    settings: list[dict[str, Any]] = [
         {"rewards": kind, "margins": "uniform"} for kind in ("others", "complement", "contrast")
     ]
     for strength in BASELINE_STRENGTHS:
-        forms.append({"rewards": "baseline", "strength": strength, "margins": "uniform"})
-    forms += [{"loss": "tdef"}, {"loss": "ce"}]
+        settings.append({"rewards": "baseline", "strength": strength, "margins": "uniform"})
+    settings += [{"loss": "tdef"}, {"loss": "ce"}]
 
     candidates = []
-    for form in forms:
-        form_rank = 1.0
-        if "loss" in form:
-            form_rank = 2.0
+    for setting in settings:
+        setting_rank = 1.0
+        if "loss" in setting:
+            setting_rank = 2.0
         for alpha in strengths:
-            params = {**form, "alpha": alpha}
+            params = {**setting, "alpha": alpha}
             router = LinearRouter(**params, ties=ties)
-            complexity = (0.0, form_rank, -alpha)
+            complexity = (0.0, setting_rank, -alpha)
             candidates.append(Candidate("linear", router, params, complexity))
     return candidates
 
 
 def _network_family(random_state: Any) -> list[Candidate]:
-    """Networks with one hidden layer."""
+    """List networks with one hidden layer."""
     from mild.routers.neural import NeuralRouter  # torch is an extra
 
     candidates = []
@@ -324,10 +345,10 @@ def _network_family(random_state: Any) -> list[Candidate]:
 
 
 def further_candidates(routers: Sequence[Any], ties: str | None = None) -> list[Candidate]:
-    """Candidates from unfitted routers, whose family is the name of their class.
+    """Make candidates from the user's unfitted routers; their family is the name of the class.
 
-    Nothing is known of how simple they are, so the rule of one standard error takes them after the known
-    families, in the order in which they were given. ``ties`` is that of LinearRouter.
+    Nothing is known of how simple they are, so their complexity is above that of the built-in families, in
+    the order of the sequence. ``ties`` is that of LinearRouter.
 
     >>> [candidate] = further_candidates([KNNRouter(n_neighbors=3)])
     >>> candidate.family, candidate.params
@@ -351,7 +372,7 @@ def further_candidates(routers: Sequence[Any], ties: str | None = None) -> list[
 
 
 def changed_parameters(router: BaseRouter) -> dict[str, Any]:
-    """The parameters of a router that have another value than by default."""
+    """Return the parameters of a router that differ from the default."""
     defaults: Mapping[str, inspect.Parameter] = inspect.signature(type(router)).parameters
     params = {}
     for name, value in router.get_params(deep=False).items():
@@ -362,7 +383,7 @@ def changed_parameters(router: BaseRouter) -> dict[str, Any]:
 
 
 def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list[float]:
-    """The strengths to try, as checked floats."""
+    """Return the strengths to try, as checked floats."""
     if alphas is None:
         return [float(alpha) for alpha in default]
     strengths = _listed(alphas)
@@ -374,7 +395,7 @@ def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list
 def find_bias(
     scores: FloatArray, costs: FloatArray, sample_weight: FloatArray | None, margin: float
 ) -> FloatArray:
-    """Bias (n_experts,) with which the largest score costs least.
+    """Find the bias (n_experts,) with which choosing the largest score costs least.
 
     Minimises ``sum_i w_i costs[i, argmax_k (scores[i, k] + bias[k])]`` over a grid of biases, one expert
     after the other, until a round over all experts changes none. Scores and costs are
@@ -404,11 +425,11 @@ def find_bias(
 def _best_bias(
     expert: int, scores: FloatArray, costs: FloatArray, bias: FloatArray, margin: float
 ) -> float:
-    """The best bias of one expert, given those of the others; of equally good ones that nearest to 0.
+    """Find the best bias of one expert while those of the others are fixed; of equal ones the nearest to 0.
 
-    Each row has one rival, the best of the other experts. The expert is chosen in place of the rival from
-    the first point of the grid above the gap between their scores on, and changes the cost of the row by
-    the difference of their costs. So the total at all points of the grid is one cumulated histogram.
+    In each row the expert has one rival, the best of the other experts. If its bias exceeds the gap between
+    their scores, it is chosen in place of the rival, and the cost of the row changes by the difference of
+    their costs. So the total change at all points of the grid is a cumulative histogram of the gaps.
     """
     row_index = np.arange(len(scores))
     rival_scores = scores + bias
@@ -432,9 +453,9 @@ def cross_fitted_bias(
     folds: list[tuple[IntArray, IntArray]],
     margin: float,
 ) -> tuple[FloatArray, IntArray]:
-    """The bias from all held-out scores, and choices (n,) with the bias from the other folds.
+    """Find a bias (p,) from all held-out scores, and choices (n,) with biases from the other folds.
 
-    ``scores`` are NaN in rows that no fold holds out, where the choice is -1.
+    ``scores`` (n, p) are NaN in rows that no fold holds out, where the choice is -1.
     """
     weight = weights_or_ones(sample_weight, len(costs))
     is_held_out = np.isfinite(scores[:, 0])

@@ -1,4 +1,14 @@
-"""Cascades that read answers: which experts to ask, in which order, and when to accept."""
+"""Cascades that read answers: which experts to ask, in which order, and when to accept.
+
+A cascade asks its experts in *steps*, one or several experts at a time. After a step the experts that were
+asked may disagree; the *leading answer* is the one that is most likely to be right. A *gate* estimates this
+probability, from past rows with the same pattern of agreement (an ``AgreementTable``), or by a linear
+function that was learned. If the probability reaches the cascade's *threshold*, the answer is accepted;
+otherwise the next step is asked. After the last step there is nothing left to decide.
+
+``CascadeSearch`` tries many steps and thresholds on training rows. A row must not be judged by an estimate
+that it has contributed to, so what is expected of it always comes from the other rows.
+"""
 
 from __future__ import annotations
 
@@ -32,62 +42,68 @@ from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads, logistic_heads, observed, same_features
 from mild.routers.linear import LinearRouter
 
-# Rows that are searched at most; of more, a sample is.
+# The search uses at most this many rows, and a random sample where there are more.
 MOST_ROWS = 20_000
-# Experts that are combined at most: those that are best for some price of an error.
+# The search combines at most this many experts: those that are best for some price of an error.
 MOST_EXPERTS = 18
-# Cascades that are kept and lengthened at each of so many qualities.
+# Before cascades are extended by another expert, the cheapest KEPT are taken at each of LEVELS mean costs.
 KEPT = 8
 LEVELS = 12
-# Thresholds that are tried for one order of experts.
+# At most this many thresholds are tried for one sequence of steps.
 MOST_THRESHOLDS = 24
-# Experts of which pairs are asked one after the other, with a learned gate.
+# For a learned gate, pairs of this many single experts are tried: a cheap one, then a better one.
 MOST_SINGLE = 6
-# Rows, and those in which each expert is known, from which "auto" tries to learn a gate.
+# "auto" learns a gate from at least this many rows, if each expert's cost is known in LEAST_KNOWN of them.
 LEAST_ROWS = 100
 LEAST_KNOWN = 10
-# Folds of rows on which a learned gate is judged.
+# Number of folds on which a learned gate is judged.
 FOLDS = 5
 # Strength of the penalty of a learned gate.
 GATE_ALPHA = 1e-3
-# What a learned gate, or a later start, must save of the loss to be taken.
+# The share of the loss that a learned gate, or a late start, must save to be used.
 WORTH = 0.03
 # Shares of the rows that are not too hard for the first step.
 START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
 # Differences between costs that are only rounding.
 ROUNDING = OUTCOMES
-# How far a threshold is from the values of the rows that it is to keep together, as a share of the range of
-# all values: rounding must not divide these rows.
+# Rows with the same value may differ by rounding, and a threshold must not divide them. So it lies below
+# their value by this share of the range of all values.
 SLACK = 1e-5
 
+# The experts of each step, by index: ((0, 1), (2,)) asks 0 and 1 together, and then perhaps 2.
 Steps = tuple[tuple[int, ...], ...]
 Folds = Sequence[tuple[IntArray, IntArray]]
 
 
 class CascadeCandidate(NamedTuple):
-    """A cascade, and what it did on the rows that it was found on, each left out of its own estimate."""
+    """A cascade, and how it did on the training rows, each left out of its own estimate."""
 
     steps: Steps
-    threshold: float
+    threshold: float  # the least probability with which an answer is accepted
     cost: float  # mean cost of the answers that were given
     paid: float  # mean price of all experts that were asked
-    gate: tuple[float, ...] | None = None
-    start_error: float | None = None
+    gate: tuple[float, ...] | None = None  # coefficients of a learned gate; None for counts
+    start_error: float | None = (
+        None  # expected error above which a row goes to the last step at once
+    )
 
 
 class LeadingAnswers(NamedTuple):
-    """The leading answers of some experts in n rows."""
+    """The leading answer of n rows, after some experts were asked."""
 
-    expert: IntArray
-    score: FloatArray  # of the answer
-    expected: FloatArray  # by other rows, or by a gate learned from them
+    expert: IntArray  # (n,) the expert that gave it
+    score: FloatArray  # (n,) how good it is: 1 for a right answer
+    expected: FloatArray  # (n,) estimate of the score, which the row itself had no part in
 
 
 @dataclass(frozen=True, eq=False)
 class LateStart:
-    """Rows (n,) that are too hard for the first step, and begin with the last one.
+    """Skip all steps but the last one for rows that are too hard for the first step.
 
-    They are those whose expected error is above ``error``.
+    Attributes
+    ----------
+    is_hard : (n,) array, whether even the best expert of the first step is expected to err too often
+    error : the expected error above which a row is hard
     """
 
     is_hard: BoolArray
@@ -95,11 +111,15 @@ class LateStart:
 
 
 @dataclass(frozen=True, eq=False)
-class StepsWithGate:
-    """Steps to try with each threshold, and what is expected of the answers that a threshold decides on.
+class CascadePlan:
+    """Steps and a gate, but no threshold yet: a plan with a threshold is a ``CascadeCandidate``.
 
-    ``leading`` are the leading answers after each step but the last, as ``gate`` expects them; without
-    one, as counts do.
+    Attributes
+    ----------
+    steps : the experts of each step
+    leading : the leading answers after each step but the last, with the scores that the gate expects
+    gate : coefficients of a learned gate; None for a gate that counts past rows
+    start : which rows skip all steps but the last; None if no row does
     """
 
     steps: Steps
@@ -109,7 +129,7 @@ class StepsWithGate:
 
 
 def _order(steps: Steps) -> tuple[int, ...]:
-    """The experts of all steps, one after the other."""
+    """Return the experts of all steps in one sequence."""
     experts: list[int] = []
     for step in steps:
         experts += step
@@ -194,7 +214,8 @@ class CascadeRouter(BaseRouter):
             What asking an expert costs: one price per expert, or shape (n_samples, n_experts), NaN where
             unknown. None for free experts.
         direct : Policy, default=None
-            The policy for callers who want one expert without a cascade; None for the best constant.
+            The policy for callers who want one expert without a cascade; None to choose the expert that
+            is best on average.
 
         Returns
         -------
@@ -215,11 +236,13 @@ class CascadeRouter(BaseRouter):
         prices: Any = None,
         direct: Policy | None = None,
     ) -> CascadePolicy:
+        """Search cascades on at most ``MOST_ROWS`` rows; return the best one's policy."""
         if costs.shape[1] < 2:
             raise invalid("costs", "must have at least two experts for a cascade; got one.")
         answers = _checked_answers(answers, costs.shape)
         price_matrix = _price_matrix(prices, costs.shape, sample_weight)
         weight = row_weights(sample_weight, len(costs))
+        # What ``policy_of`` needs for the decision without a cascade.
         self._direct = direct
         self._n_features = X.shape[1]
         self._mean_costs = mean_costs(costs, sample_weight)
@@ -231,15 +254,15 @@ class CascadeRouter(BaseRouter):
         costs = costs[rows]
         weight = weight[rows]
         self._search = CascadeSearch(answers.take(rows), costs, price_matrix[rows], weight)
-        self.candidates_ = self._search.candidates(self.max_calls, self._given_steps())
+        self.candidates_ = self._search.candidates(self.max_calls, self._step_indices())
         self.gate_ = "counts"
-        self._heads: Policy | None = None
-        if self._tries_gate(costs):
-            self._learn_gate(X[rows], costs, weight)
+        self._error_policy: Policy | None = None
+        if self._learns_gate(costs):
+            self._improve_candidates(X[rows], costs, weight)
         return self.at(self.price_weight)
 
-    def _tries_gate(self, costs: FloatArray) -> bool:
-        """Whether a gate is learned: where it was asked for, or with "auto" from enough rows."""
+    def _learns_gate(self, costs: FloatArray) -> bool:
+        """Whether to learn a gate: always if the user names a loss, with "auto" from enough rows."""
         if self.gate == "counts":
             return False
         if self.gate != "auto":
@@ -247,43 +270,59 @@ class CascadeRouter(BaseRouter):
         least_known = (~np.isnan(costs)).sum(axis=0).min()
         return len(costs) >= LEAST_ROWS and bool(least_known >= LEAST_KNOWN)
 
-    def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray) -> None:
-        """Take a learned gate in place of counts, with "auto" only if its held-out loss is lower."""
+    def _improve_candidates(self, X: Any, costs: FloatArray, weight: FloatArray) -> None:
+        """Replace ``candidates_`` where a learned gate or a late start makes them better.
+
+        Both use the errors of the experts that are expected from X. The policy that expects them is kept,
+        because cascades that use them need it for new rows.
+        """
         if len(costs) < 2 * FOLDS:
             rule = f"{self.gate!r} needs at least {2 * FOLDS} rows to learn from"
             raise invalid("gate", f"{rule}; got {len(costs)}. Use 'counts'.")
+        folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
+        no_prices = np.zeros(costs.shape)
+        estimates = fit_heads(X, costs, no_prices, same_features(X, folds), sample_weight=weight)
+        self._error_policy = estimates.router.policy_
+        plans = self._try_learned_gate(estimates.errors, folds)
+        self._try_late_starts(plans, estimates.errors)
+
+    def _try_learned_gate(self, expected_errors: FloatArray, folds: Folds) -> list[CascadePlan]:
+        """Take cascades with a learned gate, with ``gate="auto"`` only if their held-out loss is lower.
+
+        Returns the plans of the cascades that were tried, with the gate that is in use from now on.
+        """
         loss = self.gate
         if self.gate == "auto":
             loss = "logistic"
-        folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
-        no_prices = np.zeros(costs.shape)
-        heads = fit_heads(X, costs, no_prices, same_features(X, folds), sample_weight=weight)
-        learner = GateLearner(loss, self.margins, self.price_weight, heads.errors, folds)
-
+        learner = GateLearner(loss, self.margins, self.price_weight, expected_errors, folds)
         search = self._search
-        plans = [search.gated_plan(steps, learner) for steps in self._steps_for_gate(learner)]
-        learned = search.try_plans(plans)
-        if self.gate != "auto" or _worthwhile(learned, self.candidates_):
+        learned_plans = []
+        for steps in self._steps_for_gate(folds):
+            learned_plans.append(search.learned_plan(steps, learner))
+        learned_candidates = search.try_plans(learned_plans)
+        if self.gate != "auto" or _worthwhile(learned_candidates, self.candidates_):
             self.gate_ = loss
-            self.candidates_ = learned
-        else:
-            plans = [search.counts_plan(plan.steps) for plan in plans]
+            self.candidates_ = learned_candidates
+            return learned_plans
+        return [search.counts_plan(plan.steps) for plan in learned_plans]
 
+    def _try_late_starts(self, plans: list[CascadePlan], expected_errors: FloatArray) -> None:
+        """Add cascades that send hard rows straight to the last step, if that lowers the loss."""
         late_plans = []
         for plan in plans:
-            for start in _late_starts(plan.steps, heads.errors):
+            for start in _late_starts(plan.steps, expected_errors):
                 late_plans.append(replace(plan, start=start))
-        with_late_starts = undominated([*self.candidates_, *search.try_plans(late_plans)])
-        if _worthwhile(with_late_starts, self.candidates_):
-            self.candidates_ = with_late_starts
-        self._heads = heads.router.policy_
+        late_candidates = self._search.try_plans(late_plans)
+        candidates = undominated([*self.candidates_, *late_candidates])
+        if _worthwhile(candidates, self.candidates_):
+            self.candidates_ = candidates
 
-    def _steps_for_gate(self, learner: GateLearner) -> list[Steps]:
-        """The different steps for which a gate is learned: those of the candidates, and escalations."""
+    def _steps_for_gate(self, folds: Folds) -> list[Steps]:
+        """List the steps to learn a gate for: those of the candidates, and escalations."""
         different = dict.fromkeys(candidate.steps for candidate in self.candidates_)
         if self.steps is None and self.max_calls > 1:
             different |= dict.fromkeys(self._search.escalations())
-        learnable = [steps for steps in different if self._search.can_learn(steps, learner.folds)]
+        learnable = [steps for steps in different if self._search.can_learn(steps, folds)]
         if not learnable and self.gate != "auto":
             raise invalid(
                 "gate",
@@ -293,7 +332,7 @@ class CascadeRouter(BaseRouter):
         return learnable
 
     def at(self, price_weight: float) -> CascadePolicy:
-        """The policy for another weight of prices; no refit.
+        """Return the policy for another weight of prices; no refit.
 
         Parameters
         ----------
@@ -315,7 +354,7 @@ class CascadeRouter(BaseRouter):
     def policy_of(
         self, candidate: CascadeCandidate, price_weight: float | None = None
     ) -> CascadePolicy:
-        """The policy of one of the candidates.
+        """Return the policy of one of the candidates.
 
         Parameters
         ----------
@@ -335,10 +374,10 @@ class CascadeRouter(BaseRouter):
         if direct is None:
             losses = self._mean_costs + price_weight * self._mean_prices
             direct = ConstantPolicy(losses, self._n_features)
-        return self._search.policy(candidate, direct, self._heads)
+        return self._search.policy(candidate, direct, self._error_policy)
 
-    def _given_steps(self) -> Steps | None:
-        """The steps as indices of experts; None to search them."""
+    def _step_indices(self) -> Steps | None:
+        """Return the parameter ``steps`` as indices of experts; None to search them."""
         if self.steps is None:
             return None
         steps = []
@@ -361,7 +400,7 @@ class CascadeRouter(BaseRouter):
 
 
 def _checked_answers(answers: Answers | None, shape: tuple[int, ...]) -> Answers:
-    """Answers of this shape (n_samples, n_experts); warns if no two of them ever agree."""
+    """Return answers if they have this shape (n_samples, n_experts); warn if no two of them agree."""
     if not isinstance(answers, Answers):
         got = "none"
         if answers is not None:
@@ -386,7 +425,7 @@ def _checked_answers(answers: Answers | None, shape: tuple[int, ...]) -> Answers
 def _price_matrix(
     prices: Any, shape: tuple[int, ...], sample_weight: FloatArray | None
 ) -> FloatArray:
-    """Prices (n_samples, n_experts), the mean of the expert where they are unknown."""
+    """Return prices (n_samples, n_experts), the mean of the expert where they are unknown."""
     if prices is None:
         return np.zeros(shape)
     checked = float_matrix("prices", np.atleast_2d(np.asarray(prices)))
@@ -414,39 +453,50 @@ class CascadeSearch:
         self, answers: Answers, costs: FloatArray, prices: FloatArray, weight: FloatArray
     ) -> None:
         self._unknown = np.isnan(costs)
+        # Equal answers of a row have the same code.
         self._codes = np.where(self._unknown, UNKNOWN, answers.codes)
         self._signals = answers.signals
         self._answer_kind = answers.kind
-        # Scores are at most 1, and at least 0: a probability where costs are errors.
-        self._scale = max(1.0, float(np.nanmax(costs)))
-        self._scores = 1 - np.where(self._unknown, 0.0, costs) / self._scale
+        # Scores lie in [0, 1]: they are the probability of a right answer where costs are errors.
+        self._cost_scale = max(1.0, float(np.nanmax(costs)))
+        self._scores = 1 - np.where(self._unknown, 0.0, costs) / self._cost_scale
         self._prices = prices
         self._weight = weight
         self._leading: dict[tuple[int, ...], LeadingAnswers] = {}
-        # Cascades are judged on different rows: what makes these easy or cheap is subtracted.
+        # Where costs are unknown, two cascades are judged on different rows, and the one with the easier or
+        # cheaper rows would win. So what makes a row easy or cheap is subtracted.
         self._score_effects = self._row_effects(self._scores)
         self._price_effects = self._row_effects(self._prices)
 
     def _row_effects(self, values: FloatArray) -> FloatArray:
-        """How much more than usual (n,) the experts known in a row have there; 0 if all are known."""
-        known = ~self._unknown
-        means = (self._weight @ (known * values)) / np.maximum(self._weight @ known, 1e-300)
-        effects: FloatArray = (known * (values - means)).sum(axis=1) / known.sum(axis=1)
+        """Return by how much (n,) the known entries of each row exceed the means of their experts.
+
+        The effects of all rows have the mean 0.
+        """
+        is_known = ~self._unknown
+        total_weight = np.maximum(self._weight @ is_known, 1e-300)
+        means = (self._weight @ (is_known * values)) / total_weight
+        effects: FloatArray = (is_known * (values - means)).sum(axis=1) / is_known.sum(axis=1)
         return effects - self._weight @ effects / self._weight.sum()
 
     def candidates(self, max_calls: int = 4, steps: Steps | None = None) -> list[CascadeCandidate]:
-        """The cascades that no other one beats in both mean cost and mean price, cheapest first.
+        """Search cascades that ask at most ``max_calls`` experts.
 
         Tries single experts, all ordered pairs, and pairs that are asked together before a third expert.
-        With ``max_calls`` of 4 or more it then extends the most promising of these by one expert,
-        ``max_calls - 3`` times. Where ``steps`` are given, only these are tried.
+        Longer cascades are too many to try: the most promising of those tried so far are extended by one
+        expert, ``max_calls - 3`` times. With ``steps``, only these are tried.
+
+        Returns
+        -------
+        candidates : list of CascadeCandidate
+            Those that no other one beats in both mean cost and mean price, the cheapest first.
         """
         if steps is not None:
             candidates = self.try_steps(steps)
             if not candidates:
                 raise invalid("steps", "must name experts whose costs are all known in some row.")
             return undominated(candidates)
-        experts = self._experts()
+        experts = self._experts_by_price()
         candidates = []
         for expert in experts:
             candidates += self.try_steps(((expert,),))
@@ -459,24 +509,31 @@ class CascadeSearch:
                 for third in experts:
                     if third not in pair:
                         candidates += self.try_steps((pair, (third,)))
-        for _ in range(4, min(max_calls, len(experts)) + 1):
-            for promising in self._promising(candidates):
+        longest = min(max_calls, len(experts))
+        for _ in range(3, longest):
+            for shorter in self._promising_steps(candidates):
                 for expert in experts:
-                    if expert not in _order(promising):
-                        candidates += self.try_steps((*promising, (expert,)))
+                    if expert not in _order(shorter):
+                        candidates += self.try_steps((*shorter, (expert,)))
         return undominated(candidates)
 
     def policy(
-        self, candidate: CascadeCandidate, direct: Policy, heads: Policy | None = None
+        self, candidate: CascadeCandidate, direct: Policy, error_policy: Policy | None = None
     ) -> CascadePolicy:
-        """The policy of a candidate; ``heads`` expect errors, for a gate or a late start."""
+        """Return the policy of a candidate.
+
+        ``error_policy`` expects the errors of the experts from X, for a learned gate or a late start;
+        ``direct`` decides for callers who want one expert without a cascade.
+        """
         order = _order(candidate.steps)
         table = AgreementTable.of_rows(self._codes[:, order], self._scores[:, order], self._weight)
         gate = None
         if candidate.gate is not None:
             gate = np.array(candidate.gate)
-        elif candidate.start_error is None:
-            heads = None  # Nothing in this cascade depends on the query.
+        depends_on_query = candidate.gate is not None or candidate.start_error is not None
+        heads = None
+        if depends_on_query:
+            heads = error_policy
         return CascadePolicy(
             answer_kind=self._answer_kind,
             steps=[list(step) for step in candidate.steps],
@@ -488,25 +545,26 @@ class CascadeSearch:
             start_error=candidate.start_error,
         )
 
-    def _experts(self) -> list[int]:
-        """The experts to combine, the cheapest first."""
+    def _experts_by_price(self) -> list[int]:
+        """Return the experts to combine, at most ``MOST_EXPERTS``, the cheapest first."""
         known_weight = self._weight[:, None] * ~self._unknown
-        total = np.maximum(known_weight.sum(axis=0), 1e-300)
-        mean_prices = (known_weight * self._prices).sum(axis=0) / total
-        mean_scores = (known_weight * self._scores).sum(axis=0) / total
+        total_weight = np.maximum(known_weight.sum(axis=0), 1e-300)
+        mean_prices = (known_weight * self._prices).sum(axis=0) / total_weight
+        mean_scores = (known_weight * self._scores).sum(axis=0) / total_weight
         by_price: list[int] = np.lexsort((tie_ranks(-mean_scores), tie_ranks(mean_prices))).tolist()
         if len(by_price) <= MOST_EXPERTS:
             return by_price
-        # The best ones for each of many weights of the price: first all winners, then all seconds, ...
+        # Rank the experts at each of many weights of the price, and take first those that are best at some
+        # weight, then those that are second-best at some weight, and so on.
         price_weights = np.geomspace(1e-3, 1e3, 61) / max(float(np.ptp(mean_prices)), 1e-300)
         losses = (1 - mean_scores) + price_weights[:, None] * mean_prices
         best_first = np.argsort(losses, axis=1, kind="stable")
-        different = list(dict.fromkeys(best_first.T.reshape(-1).tolist()))
-        chosen = different[:MOST_EXPERTS]
+        by_best_rank = list(dict.fromkeys(best_first.T.reshape(-1).tolist()))
+        chosen = by_best_rank[:MOST_EXPERTS]
         return [expert for expert in by_price if expert in chosen]
 
     def _leading_by_counts(self, experts: tuple[int, ...]) -> LeadingAnswers:
-        """The leading answers of some experts; what is expected of a row comes from the other rows."""
+        """Return the leading answers of these experts, expected by counts of all other rows."""
         if experts not in self._leading:
             columns = np.array(experts)
             codes = self._codes[:, columns]
@@ -518,7 +576,7 @@ class CascadeSearch:
         return self._leading[experts]
 
     def _leading_by_folds(self, experts: tuple[int, ...], folds: Folds) -> LeadingAnswers:
-        """The leading answers of some experts; what is expected of a row comes from the other folds."""
+        """Return the leading answers of these experts, expected by counts of the rows of other folds."""
         columns = np.array(experts)
         codes = self._codes[:, columns]
         scores = self._scores[:, columns]
@@ -530,7 +588,7 @@ class CascadeSearch:
         return LeadingAnswers(columns[lead], scores[np.arange(len(lead)), lead], expected)
 
     def _final_scores(self, steps: Steps) -> FloatArray:
-        """Scores (n,) of the answers of the last expert, or if it has none, of the leading one."""
+        """Return the scores (n,) of the last expert's answers, or of the leading ones if it has none."""
         *others, last = _order(steps)
         scores = self._scores[:, last]
         if others:
@@ -539,85 +597,103 @@ class CascadeSearch:
         return scores
 
     def _known_weight(self, steps: Steps) -> FloatArray:
-        """Weights (n,) of the rows, 0 where the cost of an expert is unknown."""
+        """Return the weights (n,) of the rows, 0 where the cost of an expert of the steps is unknown."""
         return self._weight * ~self._unknown[:, _order(steps)].any(axis=1)
 
     def _step_prices(self, steps: Steps) -> FloatArray:
-        """Price (n_steps, n) of asking all experts of each step."""
+        """Return the price (n_steps, n) of asking all experts of each step."""
         return np.array([self._prices[:, list(step)].sum(axis=1) for step in steps])
 
-    def counts_plan(self, steps: Steps) -> StepsWithGate:
-        """The steps with what counts of the other rows expect of the leading answers."""
+    def counts_plan(self, steps: Steps) -> CascadePlan:
+        """Return the plan of these steps with a gate that counts past rows."""
         leading = []
         for end in range(1, len(steps)):
             leading.append(self._leading_by_counts(_order(steps[:end])))
-        return StepsWithGate(steps, leading)
+        return CascadePlan(steps, leading)
 
     def can_learn(self, steps: Steps, folds: Folds) -> bool:
         """Whether some row outside of each fold knows the costs of all experts of the steps."""
         if len(steps) == 1:
-            return True  # There is no answer to accept or not.
+            return True  # The only step is the last one: the gate has nothing to decide.
         is_known = self._known_weight(steps) > 0
         return all(bool(is_known[train].any()) for train, _ in folds)
 
-    def gated_plan(self, steps: Steps, learner: GateLearner) -> StepsWithGate:
-        """The steps with a learned gate; what it expects of a row comes from the other folds.
+    def learned_plan(self, steps: Steps, learner: GateLearner) -> CascadePlan:
+        """Learn a gate for these steps, and return the plan with it.
 
-        After each step the gate accepts, at the error of the leading answer, or goes on, at the error of
-        the last expert and the prices of all steps to come.
+        The gate of the plan is learned from all rows. The probabilities by which the plan is judged come
+        from gates that were learned without the row's fold.
         """
         if len(steps) == 1:
-            return StepsWithGate(steps, [])
-        rows = np.arange(len(self._weight))
-        known_weight = self._known_weight(steps)
+            return CascadePlan(
+                steps, []
+            )  # The only step is the last one: there is nothing to decide.
         leading = []
-        inputs = []
-        has_answer = []
         for end in range(1, len(steps)):
-            lead = self._leading_by_folds(_order(steps[:end]), learner.folds)
-            leading.append(lead)
-            signals = self._signals[rows, lead.expert]
-            inputs.append(gate_inputs(lead.expected, signals, learner.errors[rows, lead.expert]))
-            has_answer.append(self._codes[rows, lead.expert] >= 0)
-        all_inputs = np.array(inputs)
+            leading.append(self._leading_by_folds(_order(steps[:end]), learner.folds))
+        inputs = self._gate_inputs(leading, learner.errors)
+        costs = self._gate_costs(steps, leading, learner.price_weight)
+        known_weight = self._known_weight(steps)
 
-        accepting = self._scale * (1 - np.array([lead.score for lead in leading]))
-        prices_to_come = np.cumsum(self._step_prices(steps)[:0:-1], axis=0)[::-1]
-        final_error = self._scale * (1 - self._final_scores(steps))
-        going_on = final_error + learner.price_weight * prices_to_come
-        costs = np.stack([accepting, going_on], axis=2)
-
-        probabilities = np.empty(accepting.shape)
+        probabilities = np.empty(inputs.shape[:2])
         for train, test in learner.folds:
-            gate = learner.fit(all_inputs[:, train], costs[:, train], known_weight[train])
-            probabilities[:, test] = gate_values(all_inputs[:, test], gate)
-        probabilities[~np.array(has_answer)] = 0.0
-        expected_by_gate = [
-            lead._replace(expected=expected)
-            for lead, expected in zip(leading, probabilities, strict=True)
-        ]
-        return StepsWithGate(steps, expected_by_gate, learner.fit(all_inputs, costs, known_weight))
+            fold_gate = learner.fit(inputs[:, train], costs[:, train], known_weight[train])
+            probabilities[:, test] = gate_values(inputs[:, test], fold_gate)
+        leading_by_gate = []
+        for lead, probability in zip(leading, probabilities, strict=True):
+            has_answer = self._codes[np.arange(len(lead.expert)), lead.expert] >= 0
+            leading_by_gate.append(lead._replace(expected=np.where(has_answer, probability, 0.0)))
+        gate = learner.fit(inputs, costs, known_weight)
+        return CascadePlan(steps, leading_by_gate, gate)
+
+    def _gate_inputs(
+        self, leading: Sequence[LeadingAnswers], expected_errors: FloatArray
+    ) -> FloatArray:
+        """Return what a gate sees after each step but the last, (n_steps - 1, n, n_inputs)."""
+        rows = np.arange(len(self._weight))
+        inputs = []
+        for lead in leading:
+            signals = self._signals[rows, lead.expert]
+            errors = expected_errors[rows, lead.expert]
+            inputs.append(gate_inputs(lead.expected, signals, errors))
+        return np.array(inputs)
+
+    def _gate_costs(
+        self, steps: Steps, leading: Sequence[LeadingAnswers], price_weight: float
+    ) -> FloatArray:
+        """Return what a gate's two options cost after each step but the last, (n_steps - 1, n, 2).
+
+        Accepting costs the error of the leading answer. Going on is taken to go on to the end: it costs the
+        error of the final answer plus ``price_weight`` times the prices of all steps that are left.
+        """
+        leading_scores = np.array([lead.score for lead in leading])
+        accepting = self._cost_scale * (1 - leading_scores)
+        # Sums from the end: step j is followed by the steps j + 1, ..., J.
+        prices_of_rest = np.cumsum(self._step_prices(steps)[:0:-1], axis=0)[::-1]
+        final_errors = self._cost_scale * (1 - self._final_scores(steps))
+        going_on = final_errors + price_weight * prices_of_rest
+        return np.stack([accepting, going_on], axis=2)
 
     def try_steps(self, steps: Steps) -> list[CascadeCandidate]:
-        """The cascade with each threshold on what counts expect; none if it cannot be judged."""
+        """Judge these steps with each threshold and a gate that counts; empty if no row can judge them."""
         if not self._known_weight(steps).any():
             return []
         return self.try_thresholds(self.counts_plan(steps))
 
-    def try_plans(self, plans: Sequence[StepsWithGate]) -> list[CascadeCandidate]:
-        """Several cascades with each threshold; those that no other one beats in cost and price."""
+    def try_plans(self, plans: Sequence[CascadePlan]) -> list[CascadeCandidate]:
+        """Judge several plans with each threshold; return those that no other one beats."""
         candidates = []
         for plan in plans:
             candidates += self.try_thresholds(plan)
         return undominated(candidates)
 
-    def try_thresholds(self, plan: StepsWithGate) -> list[CascadeCandidate]:
-        """The cascade with each threshold; none if no row knows the costs of all its experts."""
+    def try_thresholds(self, plan: CascadePlan) -> list[CascadeCandidate]:
+        """Judge a plan with each threshold; empty if no row knows the costs of all its experts."""
         known_weight = self._known_weight(plan.steps)
         if not known_weight.any():
             return []
         thresholds = _thresholds_to_try(plan.leading, known_weight > 0)
-        costs, paid = self._costs_and_prices(plan, thresholds, known_weight)
+        costs, prices = self._costs_and_prices(plan, thresholds, known_weight)
         gate = None
         if plan.gate is not None:
             gate = tuple(plan.gate.tolist())
@@ -625,71 +701,73 @@ class CascadeSearch:
         if plan.start is not None:
             start_error = plan.start.error
         candidates = []
-        for number, threshold in enumerate(thresholds.tolist()):
+        for threshold, cost, price in zip(thresholds, costs, prices, strict=True):
             candidates.append(
                 CascadeCandidate(
-                    plan.steps,
-                    threshold,
-                    float(costs[number]),
-                    float(paid[number]),
-                    gate,
-                    start_error,
+                    plan.steps, float(threshold), float(cost), float(price), gate, start_error
                 )
             )
         return candidates
 
     def _costs_and_prices(
-        self, plan: StepsWithGate, thresholds: FloatArray, known_weight: FloatArray
+        self, plan: CascadePlan, thresholds: FloatArray, known_weight: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Mean cost of the given answers and mean price paid, for each threshold.
+        """Return the mean cost of the answers and the mean price, each (n_thresholds,).
 
-        Let s_j be the score of the leading answer after step j, s_J that of the last step, e_j what is
-        expected of s_j, and p_j the price of step j. With threshold t a row stops at the first step whose
-        e_j is at least t, that is, as soon as ``m_j = max(e_1, ..., e_j)`` is. Its score and its price are
+        For one row let ``s_j`` be the score of the leading answer after step j of J, ``e_j`` the expected
+        one, and ``p_j`` the price of step j. With the threshold t the row stops at the first step whose
+        ``e_j`` is at least t, that is, as soon as ``m_j = max(e_1, ..., e_j)`` is. It would have the score
+        ``s_J`` and the price ``p_1 + ... + p_J`` without stopping, and stopping undoes the later steps:
 
-            s_J + sum_(j < J) 1[m_j >= t] (s_j - s_(j+1)),
-            sum_j p_j - sum_(j < J) 1[m_j >= t] p_(j+1).
+            score(t) = s_J - sum_(j < J) 1[m_j >= t] (s_(j+1) - s_j),
+            price(t) = sum_j p_j - sum_(j < J) 1[m_j >= t] p_(j+1).
 
-        So the means for all thresholds follow from one histogram per step of the rows' m_j.
+        So for all thresholds at once it is enough to sum ``s_(j+1) - s_j`` and ``p_(j+1)`` over the rows
+        with ``m_j >= t``. This is much faster than to run the cascade once per threshold.
         """
-        step_prices = self._step_prices(plan.steps)
-        price_to_end = step_prices.sum(axis=0)
-        final_score = self._final_scores(plan.steps)
-        highest_expected = np.zeros(len(known_weight))
-        if plan.start is not None:
-            # Hard rows are asked the last step only, and never accepted before it.
-            is_hard = plan.start.is_hard
-            final_score = np.where(is_hard, self._final_scores(plan.steps[-1:]), final_score)
-            price_to_end = np.where(is_hard, step_prices[-1], price_to_end)
-            highest_expected = np.where(is_hard, -np.inf, highest_expected)
-
+        n_rows = len(known_weight)
         n_thresholds = len(thresholds)
-        score_to_end = known_weight @ (final_score - self._score_effects)
-        paid_to_end = known_weight @ (price_to_end - self._price_effects)
-        total_score = np.full(n_thresholds, score_to_end)
-        total_paid = np.full(n_thresholds, paid_to_end)
-        scores = [*(lead.score for lead in plan.leading), final_score]
-        for number, lead in enumerate(plan.leading):
-            risen = np.maximum(highest_expected, lead.expected)
-            highest_expected = np.where(highest_expected < 0, highest_expected, risen)
-            n_reached = np.searchsorted(thresholds, highest_expected, side="right")
-            score_change = known_weight * (scores[number] - scores[number + 1])
-            price_change = known_weight * -step_prices[number + 1]
-            total_score += _sums_per_threshold(n_reached, score_change, n_thresholds)
-            total_paid += _sums_per_threshold(n_reached, price_change, n_thresholds)
+        p = self._step_prices(plan.steps)
+        s = [*(lead.score for lead in plan.leading), self._final_scores(plan.steps)]
+        price_of_all_steps = p.sum(axis=0)
+        is_hard = np.zeros(n_rows, dtype=bool)
+        if plan.start is not None:
+            # Hard rows are asked the last step alone.
+            is_hard = plan.start.is_hard
+            s[-1] = np.where(is_hard, self._final_scores(plan.steps[-1:]), s[-1])
+            price_of_all_steps = np.where(is_hard, p[-1], price_of_all_steps)
+
+        total_scores = np.full(n_thresholds, known_weight @ (s[-1] - self._score_effects))
+        total_prices = np.full(
+            n_thresholds, known_weight @ (price_of_all_steps - self._price_effects)
+        )
+        m = np.zeros(n_rows)
+        for j, lead in enumerate(plan.leading):
+            # Hard rows reach no threshold, so they never stop before the last step.
+            m = np.where(is_hard, -np.inf, np.maximum(m, lead.expected))
+            n_reached = np.searchsorted(thresholds, m, side="right")
+            score_change = known_weight * (s[j] - s[j + 1])
+            price_change = known_weight * -p[j + 1]
+            total_scores += _sums_per_threshold(n_reached, score_change, n_thresholds)
+            total_prices += _sums_per_threshold(n_reached, price_change, n_thresholds)
         total_weight = known_weight.sum()
-        return self._scale * (1 - total_score / total_weight), total_paid / total_weight
+        mean_scores = total_scores / total_weight
+        return self._cost_scale * (1 - mean_scores), total_prices / total_weight
 
     def escalations(self) -> list[Steps]:
-        """From one expert to a better one: without agreement, only a learned gate can choose there."""
+        """List pairs of single experts, a cheap one and then a better one, that a learned gate may improve.
+
+        With counts they are of little use: one answer agrees with no other one, so all rows have the same
+        probability.
+        """
         singles = []
-        for expert in self._experts():
+        for expert in self._experts_by_price():
             singles += self.try_steps(((expert,),))
         best_singles = undominated(singles)[-MOST_SINGLE:]
         return [(*first.steps, *second.steps) for first, second in combinations(best_singles, 2)]
 
-    def _promising(self, candidates: Sequence[CascadeCandidate]) -> list[Steps]:
-        """Steps of the cheapest cascades at each of several costs."""
+    def _promising_steps(self, candidates: Sequence[CascadeCandidate]) -> list[Steps]:
+        """Return the steps of the cheapest candidates at each of ``LEVELS`` mean costs."""
         costs = np.array([candidate.cost for candidate in candidates])
         price_ranks = tie_ranks([candidate.paid for candidate in candidates])
         by_price = np.argsort(price_ranks, kind="stable")
@@ -704,7 +782,7 @@ class CascadeSearch:
 
 
 def _thresholds_to_try(leading: Sequence[LeadingAnswers], is_known: BoolArray) -> FloatArray:
-    """Thresholds that divide the known rows differently, ascending; some quantiles of many."""
+    """Return thresholds, ascending, that divide the known rows differently; quantiles if too many do."""
     if not leading:
         return np.array([0.0])
     # An expected score of 0 is that of no answer, which is never accepted.
@@ -719,17 +797,18 @@ def _thresholds_to_try(leading: Sequence[LeadingAnswers], is_known: BoolArray) -
 
 
 def _sums_per_threshold(n_reached: IntArray, values: FloatArray, n_thresholds: int) -> FloatArray:
-    """For each threshold, ascending, the sum of the values of the rows that reach it.
+    """Return, for each of the ascending thresholds, the sum of ``values`` (n,) over rows that reach it.
 
-    A row reaches the first ``n_reached`` thresholds.
+    A row reaches the first ``n_reached`` (n,) thresholds.
     """
-    sums = np.bincount(n_reached, values, n_thresholds + 1)
-    from_the_end: FloatArray = np.cumsum(sums[::-1], dtype=np.float64)[::-1]
-    return from_the_end[1:]
+    sums_by_count = np.bincount(n_reached, values, n_thresholds + 1)
+    # A threshold is reached by the rows that reach it and none above it, or more.
+    sums_from_end: FloatArray = np.cumsum(sums_by_count[::-1], dtype=np.float64)[::-1]
+    return sums_from_end[1:]
 
 
 def undominated(candidates: Sequence[CascadeCandidate]) -> list[CascadeCandidate]:
-    """Those that no other one beats in cost at the same price or less, the cheapest first."""
+    """Return the candidates that no other one beats in cost at the same price or less, by price."""
 
     def price_cost_and_size(candidate: CascadeCandidate) -> tuple[float, float, int]:
         # Rounded: equal cascades with different steps must not be ordered by their last digits.
@@ -745,7 +824,7 @@ def undominated(candidates: Sequence[CascadeCandidate]) -> list[CascadeCandidate
 
 
 def thresholds_below(values: FloatArray) -> FloatArray:
-    """A positive threshold a little below each of the different values, ascending.
+    """Return a positive threshold a little below each of the different values, ascending.
 
     >>> thresholds_below(np.array([0.5, 0.9, 0.5 + 1e-16])).round(3)
     array([0.5, 0.9])
@@ -756,7 +835,7 @@ def thresholds_below(values: FloatArray) -> FloatArray:
 
 
 def _late_starts(steps: Steps, errors: FloatArray) -> list[LateStart]:
-    """Ways to tell the rows that the first step is likely to be wrong about."""
+    """Return late starts that differ in how large an error the first step may be expected to make."""
     if len(steps) == 1:
         return []
     least_errors = errors[:, list(steps[0])].min(axis=1)
@@ -766,9 +845,15 @@ def _late_starts(steps: Steps, errors: FloatArray) -> list[LateStart]:
 
 @dataclass(frozen=True, eq=False)
 class GateLearner:
-    """How a gate is learned: by which loss, from which expected errors, and on which folds it is judged.
+    """How a gate is learned, and the folds on which it is judged.
 
-    ``errors`` (n, n_experts) are expected from X, for each row without its fold.
+    Attributes
+    ----------
+    loss : "logistic", "mild" or "tdef"
+    margins : those of the loss "mild"
+    price_weight : how much one unit of price counts in units of cost
+    errors : (n, n_experts) array, the errors expected from X, for each row without its fold
+    folds : pairs of training rows and held-out rows
     """
 
     loss: str
@@ -778,9 +863,10 @@ class GateLearner:
     folds: Folds
 
     def fit(self, inputs: FloatArray, costs: FloatArray, weight: FloatArray) -> FloatArray:
-        """The gate (d,) for inputs (n_steps, n, d), the last of which is 1, with weights (n,).
+        """Return the coefficients (d,) of one gate for all steps.
 
-        Costs (n_steps, n, 2) are those of accepting and of going on.
+        Inputs are (n_steps, n, d): the last one is 1, the one before it the expected error. Costs
+        (n_steps, n, 2) are those of accepting and of going on, and the rows have weights (n,).
         """
         is_kept = weight > 0
         n_steps = len(inputs)
@@ -796,7 +882,7 @@ class GateLearner:
         return gate
 
     def _fit_linear(self, inputs: FloatArray, costs: FloatArray, weight: FloatArray) -> FloatArray:
-        """The gate (d,) for inputs (n, d), which are standardised for the fit."""
+        """Return the coefficients (d,) for inputs (n, d), which are standardised for the fit."""
         mean = np.average(inputs, axis=0, weights=weight)
         spread = np.sqrt(np.average((inputs - mean) ** 2, axis=0, weights=weight))
         varies = spread > 1e-12
@@ -819,10 +905,11 @@ class GateLearner:
 
 
 def _worthwhile(new: Sequence[CascadeCandidate], old: Sequence[CascadeCandidate]) -> bool:
-    """Whether new cascades lower the least loss, averaged over the weights of prices that matter.
+    """Whether the new cascades lower the loss by more than the share ``WORTH``.
 
-    These are the weights at which two neighbours among the old cascades, ordered by price, are equally
-    good: ``(cost_j - cost_(j+1)) / (paid_(j+1) - paid_j)``.
+    The loss, mean cost plus the price weight times the mean price, is that of the best cascade, averaged
+    over the price weights that matter. These are the weights at which two neighbours among the old
+    cascades, ordered by price, are equally good: ``(cost_j - cost_(j+1)) / (paid_(j+1) - paid_j)``.
     """
     if not new:
         return False
@@ -837,6 +924,6 @@ def _worthwhile(new: Sequence[CascadeCandidate], old: Sequence[CascadeCandidate]
 
 
 def _least_losses(candidates: Sequence[CascadeCandidate], price_weights: FloatArray) -> FloatArray:
-    """The least loss of any of the cascades at each weight of prices."""
+    """Return the loss of the best cascade at each of the price weights."""
     losses = [candidate.cost + price_weights * candidate.paid for candidate in candidates]
     return np.min(losses, axis=0)

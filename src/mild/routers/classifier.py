@@ -126,27 +126,32 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self
 
     def _solve(self, X: Any, labels: IntArray, costs: FloatArray) -> Minimum:
-        """Minimise the objective over the weights W (n_classes, d + 1)."""
+        """Minimise the objective, for labels (n,) and costs (n, n_classes); warn if it did not converge."""
         # The curvature of the logistic loss at equal scores.
         curvature = 0.25 * float((costs.mean(axis=1) / np.square(self.margins_[labels])).mean())
         preconditioner = sampled_preconditioner(
             X, np.ones(len(labels)), max(curvature, 1e-12), self.alpha
         )
 
-        def minimum(loss: Callable[..., Any], start: FloatArray, tol: float) -> Minimum:
+        def minimise_loss(
+            loss: Callable[..., Any], start: FloatArray, tol: float, threads: int
+        ) -> Minimum:
             pair_loss = PairLoss(costs.T, labels, loss)
             objective = LinearObjective(X, pair_loss, self.alpha, threads=threads)
             return minimise(objective, preconditioner, start, tol, self.max_iter)
 
-        is_smooth = self.form == "log_sum" or (
-            self.form == "sum" and parse_surrogate(self.surrogate).smooth
-        )
+        is_smooth = self.form == "log_sum"
+        if self.form == "sum":
+            is_smooth = parse_surrogate(self.surrogate).smooth
         start = np.zeros((len(self.classes_), X.shape[1] + 1))
         with single_blas_thread() as threads:
             if not is_smooth:
                 # At 0 all scores tie, which is a kink: start from the solution of a smooth loss.
-                start = minimum(self._pair_loss("sum", "logistic"), start, 1e-3).W
-            solution = minimum(self._pair_loss(self.form, self.surrogate), start, self.tol)
+                smooth_loss = self._pair_loss("sum", "logistic")
+                start = minimise_loss(smooth_loss, start, 1e-3, threads).W
+            loss = self._pair_loss(self.form, self.surrogate)
+            solution = minimise_loss(loss, start, self.tol, threads)
+        # At a kink the solver may stop before the tolerance is met although nothing better is to be found.
         if solution.n_iter >= self.max_iter or (is_smooth and not solution.converged):
             warnings.warn(
                 f"CostSensitiveClassifier stopped after {solution.n_iter} iterations before the "
@@ -190,7 +195,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return self.classes_[argmax_last(scores)]
 
     def _scores(self, X: Any) -> FloatArray:
-        """Scores (n_samples, n_classes)."""
+        """Return scores (n_samples, n_classes)."""
         check_is_fitted(self)
         inputs = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
@@ -213,7 +218,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInputError(reason, parameter="surrogate")
 
     def _margins(self, counts: FloatArray) -> FloatArray:
-        """The margins (n_classes,), given how often each class occurs."""
+        """Return the margins (n_classes,), from how often each class occurs."""
         if not isinstance(self.margins, str):
             return check_margins(self.margins, counts.size)
         if check_option("margins", self.margins, ("theory", "uniform")) == "uniform":
@@ -221,7 +226,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return theory_margins(counts)
 
     def _pair_loss(self, form: str, surrogate: Any) -> Callable[..., Any]:
-        """Losses and gradients as a function of scores (m, n_classes), labels and costs."""
+        """Return a function of scores (m, n_classes), labels and costs: losses and their gradient."""
         margins = self.margins_
 
         def log_sum(scores: FloatArray, labels: IntArray, costs: FloatArray) -> Any:
@@ -244,21 +249,24 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
 @dataclass(frozen=True)
 class PairLoss:
-    """Mean cost-sensitive loss; ``rewards`` are the costs ``c(x_i, k_i, .)``, classes first, (p, n)."""
+    """Mean cost-sensitive loss, as a ``BlockLoss``.
+
+    ``rewards`` (p, n) are the costs ``c(x_i, k_i, .)``, classes first.
+    """
 
     rewards: FloatArray
     labels: IntArray
     loss: Callable[..., Any]
 
     def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]:
-        """Loss and gradient (p, m) of a block of scores (p, m), as parts of the mean."""
+        """Return loss and gradient (p, m) of a block of scores (p, m), as parts of the mean."""
         values, slope = self.loss(scores.T, self.labels[rows], self.rewards[:, rows].T)
         n = len(self.labels)
         return float(values.sum(dtype=np.float64)) / n, np.ascontiguousarray(slope.T) / n
 
 
 def _pair_costs(costs: Any, labels: IntArray, n_classes: int) -> FloatArray:
-    """Costs (n, n_classes) of each decision in each row, 0 at the label."""
+    """Return checked costs (n, n_classes) of each decision in each row, 0 at the label."""
     n = len(labels)
     if costs is None:
         errors = np.ones((n, n_classes))

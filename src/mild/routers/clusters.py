@@ -66,13 +66,14 @@ class ClusterRouter(BaseRouter):
     n_clusters_ = from_policy("n_clusters", "Number of clusters that were made.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        """Find clusters, and learn their discriminants and mean costs."""
         dense = X
         if hasattr(X, "toarray"):
             dense = X.toarray()
         dense = np.asarray(dense, np.float64)
         weight = weights_or_ones(sample_weight, len(dense))
         labels = self._clusters(dense, weight, X.dtype)
-        # A cluster that has only rows without weight is not known: these rows move to another one.
+        # Rows of weight 0 may be nearest to a cluster that has no other rows, and so no mean costs.
         has_weight = weight > 0
         labels = np.where(has_weight, labels, labels[has_weight][0])
         _, labels = np.unique(labels, return_inverse=True)
@@ -83,7 +84,7 @@ class ClusterRouter(BaseRouter):
         return ClusterPolicy(coef.astype(X.dtype), intercept.astype(X.dtype), means.astype(X.dtype))
 
     def _clusters(self, X: FloatArray, weight: FloatArray, dtype: Any) -> IntArray:
-        """The cluster (n,) of each row."""
+        """Return the cluster (n,) of each row, by k-means."""
         # Distinct rows with their weights: copies of a row and its weight mean the same.
         has_weight = weight > 0
         rows, mass = distinct_rows(X[has_weight], weight[has_weight], dtype)
@@ -96,11 +97,15 @@ class ClusterRouter(BaseRouter):
     def _discriminants(
         self, X: FloatArray, labels: IntArray, member: FloatArray, weight: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Weights (clusters, n_features) and intercepts (clusters,) of the softmax."""
+        """Return weights (clusters, n_features) and intercepts (clusters,) of the softmax.
+
+        ``labels`` (n,) are the clusters of the rows, and ``member`` (n, clusters) holds the weight of each
+        row in its cluster.
+        """
         mass = member.sum(axis=0)
         centres = member.T @ X / mass[:, None]
-        inner = X - centres[labels]
-        covariance = (inner * weight[:, None]).T @ inner / weight.sum()
+        deviations = X - centres[labels]
+        covariance = (deviations * weight[:, None]).T @ deviations / weight.sum()
         spread = float(np.trace(covariance)) / len(covariance)
         identity = np.eye(len(covariance))
         if spread > 0:
@@ -117,7 +122,7 @@ class ClusterRouter(BaseRouter):
 def shrunken_means(
     costs: FloatArray, member: FloatArray, overall: FloatArray, shrinkage: float
 ) -> FloatArray:
-    """Mean costs (clusters, n_experts) of clusters, drawn towards the overall means (n_experts,).
+    """Return mean costs (clusters, n_experts) of clusters, drawn towards overall means (n_experts,).
 
     ``member`` (n, clusters) holds the weight of each row in its cluster. Costs may be NaN.
 

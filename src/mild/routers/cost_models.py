@@ -26,10 +26,10 @@ from mild.routers.base import (
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
-# By which factor a strength must be worse than another one to end the search.
-CLEARLY_WORSE = 1.02
-# Strengths that are tried for separate heads, from one at which the text hardly counts.
+# Strengths of the penalty that are tried for separate heads, from one at which the text hardly counts.
 HEAD_ALPHAS = (1e4, 100.0, 10.0, 1.0, 0.1, 0.01)
+# No weaker penalty is tried once the error is this many times the least one.
+CLEARLY_WORSE = 1.02
 
 
 @dataclass(eq=False, repr=False)
@@ -102,6 +102,7 @@ class KNNRouter(BaseRouter):
     n_neighbors_ = from_policy("n_neighbors", "Neighbours in use.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        """Store the rows of positive weight; dense ones are centred, for more exact distances."""
         n_neighbors = int(self.n_neighbors)
         if sample_weight is None:
             n_neighbors = min(n_neighbors, X.shape[0])
@@ -190,11 +191,11 @@ class PricedRouter(BaseRouter):
     def _fit(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, prices: Any = None
     ) -> Policy:
-        no_head = Heads(
-            np.zeros((costs.shape[1], X.shape[1]), X.dtype), np.zeros(costs.shape[1], X.dtype)
-        )
-        price_head = no_head
-        constant_prices: FloatArray = np.zeros(costs.shape[1])
+        """Fit the heads of the errors, here ``costs``, and of the prices."""
+        n_experts = costs.shape[1]
+        # Prices are the sum of a constant per expert and a head, one of which is 0.
+        price_head = Heads(np.zeros((n_experts, X.shape[1]), X.dtype), np.zeros(n_experts, X.dtype))
+        constant_prices: FloatArray = np.zeros(n_experts)
         if np.ndim(prices) == 1:
             constant_prices = _checked_constant_prices(prices, costs.shape)
         elif prices is not None:
@@ -206,6 +207,7 @@ class PricedRouter(BaseRouter):
             self.error_scale_ = max(1.0, float(np.nanmax(np.where(weights > 0, costs, 0))))
             error_head = logistic_heads(X, costs / self.error_scale_, weights, self.alpha)
         else:
+            # The penalty is weighed against a mean over rows, that of ``ridge_heads`` against a sum.
             error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
         self.n_iter_ = error_head.n_iter
         return PricedPolicy(
@@ -222,7 +224,7 @@ class PricedRouter(BaseRouter):
     def _price_head(
         self, X: Any, prices: Any, shape: tuple[int, ...], sample_weight: FloatArray | None
     ) -> Heads:
-        """The head of prices (n_samples, n_experts) that depend on the input."""
+        """Fit the head of prices (n_samples, n_experts) that depend on the input."""
         matrix = _price_matrix(prices, shape, shape)
         is_wrong = np.isinf(matrix) | (matrix < 0)
         check_entries("prices", matrix, is_wrong, "be finite and non-negative")
@@ -233,7 +235,7 @@ class PricedRouter(BaseRouter):
         return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0))
 
     def expected_errors(self, X: Any) -> FloatArray:
-        """Expected error of each expert, without prices.
+        """Return the expected error of each expert, without prices.
 
         Parameters
         ----------
@@ -248,7 +250,7 @@ class PricedRouter(BaseRouter):
         return self.policy_.expected_errors(inputs)
 
     def expected_prices(self, X: Any) -> FloatArray:
-        """Expected price of each expert, before ``price_weight``.
+        """Return the expected price of each expert, before ``price_weight``.
 
         Parameters
         ----------
@@ -263,7 +265,7 @@ class PricedRouter(BaseRouter):
         return self.policy_.expected_prices(inputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Minus the mean cost of the chosen experts.
+        """Return minus the mean cost of the chosen experts.
 
         Parameters
         ----------
@@ -282,7 +284,10 @@ class PricedRouter(BaseRouter):
 
 
 def _price_matrix(prices: Any, wanted_shape: tuple[int, ...], shape: tuple[int, ...]) -> FloatArray:
-    """Prices as a matrix of a shape; ``shape`` (n_samples, n_experts) is that of the errors."""
+    """Return prices as a matrix, and refuse another shape than the wanted one.
+
+    ``shape`` (n_samples, n_experts) is that of the errors.
+    """
     matrix = float_matrix("prices", np.atleast_2d(np.asarray(prices)))
     if matrix.shape != wanted_shape:
         raise invalid(
@@ -294,7 +299,7 @@ def _price_matrix(prices: Any, wanted_shape: tuple[int, ...], shape: tuple[int, 
 
 
 def _checked_constant_prices(prices: Any, shape: tuple[int, ...]) -> FloatArray:
-    """Prices (n_experts,) that do not depend on the input; ``shape`` is that of the errors."""
+    """Return checked prices (n_experts,) that do not depend on the input; ``shape`` is the errors'."""
     constant = _price_matrix(prices, (1, shape[1]), shape)[0]
     is_wrong = ~np.isfinite(constant) | (constant < 0)
     check_entries("prices", constant, is_wrong, "be finite and non-negative")
@@ -303,10 +308,14 @@ def _checked_constant_prices(prices: Any, shape: tuple[int, ...]) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class FoldFeatures:
-    """Features of all rows, as they are without the rows that a fold holds out.
+    """Features of all rows, learned without the rows that a fold holds out.
 
-    ``X`` (n_samples, n_features) was fitted on the rows ``train``; ``test`` are the held-out rows.
-    ``numbers`` are the columns of plain numbers, such as the length of a text.
+    Attributes
+    ----------
+    X : (n_samples, n_features) array of all rows, from features that were fitted on the training rows
+    train : indices of the training rows
+    test : indices of the held-out rows
+    numbers : columns of X that are plain numbers, such as the length of a text
     """
 
     X: Any
@@ -316,7 +325,7 @@ class FoldFeatures:
 
 
 def same_features(X: Any, folds: Sequence[tuple[IntArray, IntArray]]) -> list[FoldFeatures]:
-    """The parts of rows whose features do not depend on which of them are held out."""
+    """Return the folds with features that do not depend on which rows are held out."""
     return [FoldFeatures(X, train, test) for train, test in folds]
 
 
@@ -342,18 +351,41 @@ def fit_heads(
     sample_weight: FloatArray | None = None,
     numbers: Sequence[int] = (),
 ) -> HeadEstimates:
-    """Fit heads for errors and prices, each with the strength of the least squared held-out error.
+    """Choose the penalties of a PricedRouter by held-out rows, and fit it on all rows.
 
-    The columns ``numbers`` count by how much they say about the errors, see ``number_scales``.
+    It has a head, a linear function of the features per expert, for errors and another one for prices. Each
+    gets the strength of the L2 penalty with the least squared error on held-out rows.
 
-    How an estimate depends on the features comes from the other folds; its level, the mean error or price
-    of each expert, comes from all rows. A fold whose training rows favour an expert by chance holds out
-    rows that favour it less; with the level of the training rows, whole folds would go to other experts
+    How a held-out estimate depends on the features comes from the other folds; its level, the mean error or
+    price of each expert, comes from all rows. A fold whose training rows favour an expert by chance holds
+    out rows that favour it less; with the level of the training rows, whole folds would go to other experts
     than all rows do.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Features that were fitted on all rows.
+    errors, prices : arrays of shape (n_samples, n_experts)
+        What the heads learn.
+    folds : sequence of FoldFeatures
+        The folds, each with its own features.
+    price_weight : float, default=0.0
+        How much one unit of price counts in units of error.
+    n_jobs : int, default=None
+        Number of joblib workers.
+    sample_weight : array of shape (n_samples,), default=None
+        Weights of the rows.
+    numbers : sequence of int, default=()
+        Columns of X that are plain numbers: they count by how much they say about the errors, see
+        ``number_scales``.
+
+    Returns
+    -------
+    estimates : HeadEstimates
     """
     scaled_folds = [_with_scaled_numbers(fold, errors, sample_weight) for fold in folds]
     held_out_errors, alpha = _best_strength(
-        _held_out_errors, errors, scaled_folds, n_jobs, sample_weight
+        _fold_errors, errors, scaled_folds, n_jobs, sample_weight
     )
     if (prices == 0).all():
         held_out_prices = prices
@@ -361,15 +393,16 @@ def fit_heads(
     else:
         # Experts may differ in price by factors of a thousand: each counts in units of its own mean.
         units = np.maximum(np.nanmean(prices, axis=0), np.finfo(float).tiny)
-        held_out_prices, price_alpha = _best_strength(
-            _held_out_prices, prices / units, scaled_folds, n_jobs, sample_weight
+        held_out_units, price_alpha = _best_strength(
+            _fold_prices, prices / units, scaled_folds, n_jobs, sample_weight
         )
-        held_out_prices = np.maximum(held_out_prices, 0) * units
+        held_out_prices = np.maximum(held_out_units, 0) * units
+
     router = PricedRouter(alpha=alpha, price_weight=price_weight, price_alpha=price_alpha)
     scales = number_scales(X, errors, sample_weight, numbers)
     unwarned(router.fit)(_scaled(X, scales), errors, sample_weight, prices)
     if scales is not None:
-        # The weights are for features as they are.
+        # New inputs are not scaled, so the coefficients are: w . (scales * x) = (w * scales) . x.
         policy = router.policy_
         router.policy_ = replace(
             policy, error_coef=policy.error_coef * scales, price_coef=policy.price_coef * scales
@@ -383,12 +416,13 @@ def number_scales(
     sample_weight: FloatArray | None,
     numbers: Sequence[int],
 ) -> FloatArray | None:
-    """Factors (n_features,) by which features count; None if all count alike.
+    """Return factors (n_features,) for the features before a penalised fit; None for no factors.
 
-    A penalty shrinks the weights of all features alike. Of a few plain numbers and many directions of the
-    text, it keeps too little of a number that says much: it counts by its correlation with the errors of
-    the experts, relative to the mean of the other features. These have one factor: which of them says how
-    much depends on their directions, and among equally strong ones rounding decides on these.
+    A penalty shrinks the weights of all features alike. Among a few plain numbers and the many directions
+    of a text, it shrinks a number that says much about the errors too far. So each plain number, one of the
+    columns ``numbers``, is multiplied by its root mean square correlation with the errors of the experts,
+    relative to that of the other features. The other features have the factor 1: their directions are
+    arbitrary where several are equally strong, and factors would depend on rounding.
     """
     columns = np.array(numbers, np.intp)
     others = np.setdiff1d(np.arange(X.shape[1]), columns)
@@ -404,7 +438,7 @@ def number_scales(
 
 
 def _squared_correlations(X: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
-    """Mean squared correlation (n_features,) of each feature with the targets; 0 for a constant one."""
+    """Return each feature's mean squared correlation (n_features,) with the targets; 0 if constant."""
     shares = weights / weights.sum(axis=0)
     known_targets = np.where(weights > 0, targets, 0.0)
     deviations = known_targets - (shares * known_targets).sum(axis=0)
@@ -429,14 +463,14 @@ def _squared_correlations(X: FloatArray, targets: FloatArray, weights: FloatArra
 def _with_scaled_numbers(
     fold: FoldFeatures, errors: FloatArray, sample_weight: FloatArray | None
 ) -> FoldFeatures:
-    """A fold whose numbers count by what they say about the errors of its training rows."""
+    """Return the fold with its columns of plain numbers scaled, by the errors of its training rows."""
     train_weight = weights_of(sample_weight, fold.train)
     scales = number_scales(fold.X[fold.train], errors[fold.train], train_weight, fold.numbers)
     return replace(fold, X=_scaled(fold.X, scales))
 
 
 def _scaled(X: Any, scales: FloatArray | None) -> Any:
-    """Features, each times its factor."""
+    """Return features, each times its factor."""
     if scales is None:
         return X
     return X * scales
@@ -449,9 +483,26 @@ def _best_strength(
     n_jobs: int | None,
     sample_weight: FloatArray | None,
 ) -> tuple[FloatArray, float]:
-    """Held-out estimates (n_samples, n_experts) at the strength of the least squared error, and it.
+    """Choose the strength of the penalty with the least squared error on held-out rows.
 
     Strengths are tried from the largest on, until one is clearly worse than the best before it.
+
+    Parameters
+    ----------
+    fit_fold : callable
+        ``fit_fold(alpha, fold, targets, weight)`` returns estimates of the fold's held-out rows.
+    targets : array of shape (n_samples, n_experts)
+        What is estimated; NaN where unknown.
+    folds : sequence of FoldFeatures
+    n_jobs : int or None
+    sample_weight : array of shape (n_samples,) or None
+
+    Returns
+    -------
+    estimates : array of shape (n_samples, n_experts)
+        Held-out estimates with the best strength; NaN in rows that no fold holds out.
+    alpha : float
+        The best strength.
     """
     weight = weights_or_ones(sample_weight, len(targets))[:, None]
     best_estimates = np.full(targets.shape, np.nan)
@@ -462,8 +513,8 @@ def _best_strength(
             delayed(fit_fold)(alpha, fold, targets, weight) for fold in folds
         )
         estimates = np.full(targets.shape, np.nan)
-        for fold, estimated in zip(folds, fold_estimates, strict=True):
-            estimates[fold.test] = estimated + _level_shift(targets, weight, fold.train)
+        for fold, test_estimates in zip(folds, fold_estimates, strict=True):
+            estimates[fold.test] = test_estimates + _level_shift(targets, weight, fold.train)
         squared_error = float(np.nanmean(weight * (estimates - targets) ** 2))
         if squared_error > CLEARLY_WORSE * least_error:
             break
@@ -475,21 +526,21 @@ def _best_strength(
 
 
 def _level_shift(targets: FloatArray, weight: FloatArray, train: IntArray) -> FloatArray:
-    """Mean (n_experts,) of each column over all rows minus that over some of them."""
+    """Return the mean (n_experts,) of each column over all rows minus that over the training rows."""
     return _weighted_means(targets, weight) - _weighted_means(targets[train], weight[train])
 
 
 def _weighted_means(values: FloatArray, weight: FloatArray) -> FloatArray:
-    """Weighted means (n_experts,) of the known values of each column."""
+    """Return the weighted mean (n_experts,) of the known values of each column."""
     known_weight = weight * ~np.isnan(values)
     means: FloatArray = np.nansum(known_weight * np.nan_to_num(values), axis=0)
     return means / known_weight.sum(axis=0)
 
 
-def _held_out_errors(
+def _fold_errors(
     alpha: float, fold: FoldFeatures, errors: FloatArray, weight: FloatArray
 ) -> FloatArray:
-    """Expected errors (n_held, n_experts) of the rows that a fold holds out, as of a PricedRouter."""
+    """Fit error heads on a fold's training rows; return the errors (n_test, n_experts) they expect."""
     train_errors = errors[fold.train]
     known_weight = observed("errors", train_errors, weight[fold.train, 0])
     scale = max(1.0, float(np.nanmax(np.where(known_weight > 0, train_errors, 0))))
@@ -500,10 +551,10 @@ def _held_out_errors(
     return estimates
 
 
-def _held_out_prices(
+def _fold_prices(
     alpha: float, fold: FoldFeatures, prices: FloatArray, weight: FloatArray
 ) -> FloatArray:
-    """Expected prices (n_held, n_experts) of the rows that a fold holds out."""
+    """Fit price heads on a fold's training rows; return the prices (n_test, n_experts) they expect."""
     known_weight = observed("prices", prices[fold.train], weight[fold.train, 0])
     penalties = alpha * known_weight.sum(axis=0)
     heads = ridge_heads(fold.X[fold.train], prices[fold.train], known_weight, penalties)
@@ -513,7 +564,10 @@ def _held_out_prices(
 
 @dataclass(frozen=True)
 class Heads:
-    """Weights (n_experts, n_features) and free intercepts (n_experts,) of estimates, one per expert."""
+    """One linear function of the features per expert: ``coef @ x + intercept``.
+
+    Shapes are (n_experts, n_features) and (n_experts,). ``n_iter`` is the solver's number of iterations.
+    """
 
     coef: FloatArray
     intercept: FloatArray
@@ -521,55 +575,75 @@ class Heads:
 
 
 def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
-    """Weight (n_samples, n_experts) of each target: the sample's, or 0 where the target is NaN."""
-    known = (~np.isnan(targets)).astype(np.float64)
+    """Return the weight (n_samples, n_experts) of each target: the row's, or 0 where the target is NaN.
+
+    Targets without any weight for some expert are refused; ``name`` is the parameter that holds them.
+    """
+    weights = (~np.isnan(targets)).astype(np.float64)
     if sample_weight is not None:
-        known *= sample_weight[:, None]
-    unknown = np.flatnonzero(~known.any(axis=0))
+        weights *= sample_weight[:, None]
+    unknown = np.flatnonzero(~weights.any(axis=0))
     if unknown.size:
         raise invalid(
             name,
             f"must be known in at least one row of positive weight for every expert; expert "
             f"{unknown[0]} has none. Remove the column, or ask this expert.",
         )
-    return known
+    return weights
 
 
 def ridge_heads(
     X: Any, targets: FloatArray, weights: FloatArray, penalties: FloatArray | float
 ) -> Heads:
-    """Ridge regression: minimises ``sum_i w_ik (t_ik - w_k . x_i - b_k)^2 + penalty_k ||w_k||^2``.
+    """Fit a ridge regression for each of p experts.
 
-    Experts that were asked about the same rows share one factorisation, in double precision: estimates are
-    compared with each other, and their last digits depend on the processor.
+    For expert k, minimises over the weights ``c_k`` and the intercept ``b_k``
+
+        sum_i w_ik (t_ik - c_k . x_i - b_k)^2 + l_k ||c_k||^2.
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features)
+        The features x.
+    targets : array of shape (n, p)
+        The targets t.
+    weights : array of shape (n, p)
+        The weights w; 0 where the target is unknown.
+    penalties : array of shape (p,) or float
+        The penalties l.
+
+    Returns
+    -------
+    heads : Heads
     """
     n_experts = targets.shape[1]
     dtype = X.dtype
-    penalty = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (n_experts,))
+    penalties = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (n_experts,))
     coef = np.zeros((n_experts, X.shape[1]), dtype)
     intercept = np.zeros(n_experts, dtype)
+    # In double precision: the last digits depend on the processor, and must not decide between experts.
     X = X.astype(np.float64, copy=False)
-    # Experts that were asked about the same rows have the same pattern.
-    patterns, pattern_of_expert = np.unique(weights > 0, axis=1, return_inverse=True)
-    for number in range(patterns.shape[1]):
-        rows = np.flatnonzero(patterns[:, number])
-        experts = np.flatnonzero(pattern_of_expert.ravel() == number)
-        model = Ridge(alpha=penalty[experts].copy(), **_ridge_solver(X, penalty[experts]))
+    # Experts that were asked about the same rows are fitted together, which needs one factorisation of X.
+    row_patterns, pattern_of_expert = np.unique(weights > 0, axis=1, return_inverse=True)
+    for pattern in range(row_patterns.shape[1]):
+        rows = np.flatnonzero(row_patterns[:, pattern])
+        experts = np.flatnonzero(pattern_of_expert.ravel() == pattern)
+        model = Ridge(alpha=penalties[experts].copy(), **_ridge_options(X, penalties[experts]))
         # Unweighted where possible: the solvers then save a copy of X.
         row_weight = weights[rows, experts[0]]
         if (row_weight == 1).all():
             row_weight = None
-        group_X = X
+        pattern_X = X
         if len(rows) < X.shape[0]:
-            group_X = X[rows]
-        model.fit(group_X, targets[np.ix_(rows, experts)], row_weight)
+            pattern_X = X[rows]
+        model.fit(pattern_X, targets[np.ix_(rows, experts)], row_weight)
         coef[experts] = model.coef_
         intercept[experts] = model.intercept_
     return Heads(coef, intercept)
 
 
-def _ridge_solver(X: Any, penalty: FloatArray) -> dict[str, Any]:
-    """The options of a Ridge regression with these penalties."""
+def _ridge_options(X: Any, penalty: FloatArray) -> dict[str, Any]:
+    """Return the solver and its tolerance for a Ridge regression with these penalties."""
     if not penalty.all():
         # Without a penalty, a solver that handles collinear features.
         return {"solver": "lsqr", "tol": 1e-12}
@@ -586,20 +660,44 @@ def logistic_heads(
     max_iter: int = 300,
     tol: float = 1e-10,
 ) -> Heads:
-    """Logistic regression on soft targets in [0, 1], all heads in one L-BFGS run in double precision.
+    """Fit a logistic regression on soft targets in [0, 1] for each of p experts.
 
-    Minimises ``mean_i [log(1 + e^f) - t f] + alpha ||w_k||^2``, ``f = w_k . x_i + b_k``, for each
-    expert k; the mean is over the rows on which k was asked, weighted.
+    For expert k, with ``f_ik = c_k . x_i + b_k``, minimises
+
+        sum_i s_ik [t_ik log(1 + e^-f_ik) + (1 - t_ik) log(1 + e^f_ik)] + alpha ||c_k||^2,
+
+    where ``s_ik = w_ik / sum_i w_ik`` is the share of row i in the weights of the expert. All experts are
+    solved in one run of L-BFGS, in double precision.
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features)
+        The features x.
+    targets : array of shape (n, p)
+        The targets t.
+    weights : array of shape (n, p)
+        The weights w; 0 where the target is unknown.
+    alpha : float
+        Strength of the penalty.
+    max_iter : int, default=300
+        Largest number of iterations.
+    tol : float, default=1e-10
+        Relative suboptimality at which the solver stops.
+
+    Returns
+    -------
+    heads : Heads
     """
     dtype = X.dtype
     X = X.astype(np.float64, copy=False)
-    share = weights / weights.sum(axis=0)
-    soft = np.where(share > 0, targets, 0)
+    shares = weights / weights.sum(axis=0)
+    known_targets = np.where(shares > 0, targets, 0)
     loss = LogisticLoss(
-        np.ascontiguousarray((share * soft).T, dtype=X.dtype),
-        np.ascontiguousarray((share * (1 - soft)).T, dtype=X.dtype),
+        np.ascontiguousarray((shares * known_targets).T, dtype=X.dtype),
+        np.ascontiguousarray((shares * (1 - known_targets)).T, dtype=X.dtype),
     )
-    preconditioner = sampled_preconditioner(X, share.mean(axis=1), 0.25, alpha)
+    # The curvature of the logistic loss at f = 0 is 1/4.
+    preconditioner = sampled_preconditioner(X, shares.mean(axis=1), 0.25, alpha)
     with single_blas_thread() as threads:
         objective = LinearObjective(X, loss, alpha, threads=threads)
         solution = minimise(objective, preconditioner, np.zeros(objective.shape), tol, max_iter)
@@ -625,10 +723,12 @@ class LogisticLoss:
     penalties: FloatArray
 
     def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]:
-        """Summed loss and gradient (p, m) of a block of scores (p, m)."""
-        up = self.rewards[:, rows]
-        down = self.penalties[:, rows]
-        low = np.logaddexp(0, -scores)
-        high = np.logaddexp(0, scores)
-        value = float((up * low + down * high).sum(dtype=np.float64))
-        return value, down * np.exp(-low) - up * np.exp(-high)
+        """Return the summed loss and its gradient (p, m) for a block of scores (p, m)."""
+        rewards = self.rewards[:, rows]
+        penalties = self.penalties[:, rows]
+        loss_if_right = np.logaddexp(0, -scores)
+        loss_if_wrong = np.logaddexp(0, scores)
+        value = float((rewards * loss_if_right + penalties * loss_if_wrong).sum(dtype=np.float64))
+        # The exponentials are the sigmoid of f and of -f.
+        gradient = penalties * np.exp(-loss_if_right) - rewards * np.exp(-loss_if_wrong)
+        return value, gradient

@@ -21,7 +21,9 @@ ROUNDED_UNITS = 16
 def distinct_rows(
     X: FloatArray, weight: FloatArray, dtype: DTypeLike = np.float64
 ) -> tuple[FloatArray, FloatArray]:
-    """The different rows (m, d) of X and their total weights (m,); rows that differ by rounding are one.
+    """Return the distinct rows (m, d) of X and their total weights (m,).
+
+    Rows that differ by rounding are one.
 
     ``dtype`` is that of the features before they were made float64.
 
@@ -44,7 +46,7 @@ def distinct_rows(
 def fit_centres(
     rows: FloatArray, weight: FloatArray, n_clusters: int, random_state: Any, **options: Any
 ) -> FloatArray:
-    """Centres (n_clusters, d) of k-means on different rows (m, d) with weights (m,)."""
+    """Return the centres (n_clusters, d) of k-means on distinct rows (m, d) with weights (m,)."""
     factors = _factors(rows.shape[1])
     model = KMeans(n_clusters, random_state=random_state, **options)
     model.fit(rows * factors, sample_weight=weight)
@@ -52,11 +54,11 @@ def fit_centres(
 
 
 def nearest_centres(X: FloatArray, centres: FloatArray) -> IntArray:
-    """Index (n,) of the centre that each row of X belongs to."""
+    """Return the index (n,) of the centre that each row of X belongs to."""
     factors = _factors(X.shape[1])
     return np.asarray(pairwise_distances_argmin(X * factors, centres * factors), np.intp)
 
 
 def _factors(n_features: int) -> FloatArray:
-    """By how much each feature is stretched; the same for the same number of features."""
+    """Return the factor of each feature; they are the same for the same number of features."""
     return 1 + np.random.default_rng(1).uniform(-STRETCH, STRETCH, n_features)

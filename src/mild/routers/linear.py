@@ -116,7 +116,7 @@ class LinearRouter(SurrogateRouter):
         return self._fit_from(X, costs, sample_weight, start=start)
 
     def _last_solution(self, shape: tuple[int, int]) -> FloatArray | None:
-        """Weights and intercepts of the last fit, for a warm start; None if they do not fit."""
+        """Return weights and intercepts of the last fit for a warm start; None if there are none to use."""
         if not self.warm_start or not hasattr(self, "policy_"):
             return None
         solution = np.column_stack([self.coef_, self.intercept_])
@@ -135,15 +135,30 @@ class LinearRouter(SurrogateRouter):
         path: LinearPath | None = None,
         search_tol: float | None = None,
     ) -> LinearPolicy:
-        """Fit from a starting point, or as the next step of the path of a search."""
+        """Fit from a starting point, or as one candidate of a search.
+
+        Parameters
+        ----------
+        X, costs, sample_weight : validated arrays
+        start : array of shape (n_experts, n_features + 1), default=None
+            Weights and intercepts to start from.
+        path : LinearPath, default=None
+            The path of a search, which starts at the solution of its last candidate.
+        search_tol : float, default=None
+            Tolerance in a search; None for ``tol``.
+
+        Returns
+        -------
+        policy : LinearPolicy
+        """
         is_search_step = path is not None
-        known = None
+        reusable = None
         if path is not None:
-            known = path.reusable(self)
-        targets = training_targets(self, X, costs, sample_weight, known)
+            reusable = path.reusable(self)
+        targets = training_targets(self, X, costs, sample_weight, reusable)
         if costs.shape[1] == 1:
             solution = Minimum(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
-            return self._settle(solution, targets, X.dtype, may_stop=is_search_step)
+            return self._policy_of(solution, targets, X.dtype, may_stop=is_search_step)
         with single_blas_thread() as threads:
             options = SolverOptions(
                 self.alpha, self.fit_intercept, self.tol, self.max_iter, threads
@@ -154,12 +169,12 @@ class LinearRouter(SurrogateRouter):
                 solution = path.solve(targets, options, start)
             else:
                 solution = path.search_step(targets, options, search_tol)
-        return self._settle(solution, targets, X.dtype, may_stop=is_search_step)
+        return self._policy_of(solution, targets, X.dtype, may_stop=is_search_step)
 
-    def _settle(
+    def _policy_of(
         self, solution: Minimum, targets: Targets, dtype: Any, may_stop: bool = False
     ) -> LinearPolicy:
-        """The policy of a solution; warns if it has not converged, unless it ``may_stop``."""
+        """Return the policy of a solution; warn if it has not converged, unless it ``may_stop`` early."""
         if not np.isfinite(solution.W).all():
             raise InvalidInputError(
                 "the fit did not stay finite: the features or margins span too many orders of "

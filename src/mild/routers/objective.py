@@ -65,9 +65,19 @@ class LossParameters(Protocol):
 
 @dataclass(frozen=True)
 class Targets:
-    """Everything a loss needs beyond the scores, for rewards (n, p) with sample weights, which sum to 1.
+    """Everything that a loss needs besides the scores f (n, p).
 
-    The loss sees ``scale * f + offset``, plus ``own_offset`` at the expert that is the label.
+    The loss is the surrogate of the transformed scores ``scale * f + offset``, plus ``label_offset`` at the
+    expert that is the label. Only label-based losses have such a transformation.
+
+    Attributes
+    ----------
+    rewards : (n, p) array, times the sample weights, with the sum 1
+    asked : (n, p) array, whether the cost is known; None if all are
+    margins : (p,) array
+    surrogate : Surrogate
+    sample_weight : (n,) array
+    scale, offset, label_offset : (p,) arrays; None for 1, 0 and 0
     """
 
     rewards: FloatArray
@@ -77,10 +87,10 @@ class Targets:
     sample_weight: FloatArray
     scale: FloatArray | None = None
     offset: FloatArray | None = None
-    own_offset: FloatArray | None = None
+    label_offset: FloatArray | None = None
 
     def curvature_of(self, reward_sums: FloatArray) -> float:
-        """Mean curvature of the loss in one score, at equal scores, from the sums (p,) of all rewards.
+        """Return the mean curvature of the loss in one score at equal scores, from the reward sums (p,).
 
         At equal scores each of p experts has the softmax 1 / p, so the curvature in one score is
 
@@ -103,9 +113,12 @@ class Targets:
 class DataStatistics:
     """Statistics over all rows that the targets of a row depend on.
 
-    ``counts`` (p,) is the weight of the rows on which each expert is cheapest, ``cost_scale`` the largest
-    possible cost, for complement rewards. ``means`` (p,) are the mean costs that decide between equal
-    costs, as in ``label_of``.
+    Attributes
+    ----------
+    margins : (p,) array
+    counts : (p,) array, weight of the rows on which each expert is the label
+    cost_scale : largest possible cost, for complement rewards; None for the largest of the rows
+    means : (p,) array, mean costs that decide between equal costs, as in ``label_of``; None for the index
     """
 
     margins: FloatArray
@@ -119,44 +132,70 @@ def training_targets(
     X: Any,
     costs: FloatArray,
     sample_weight: FloatArray | None,
-    known: Targets | None = None,
+    reusable: Targets | None = None,
 ) -> Targets:
-    """Targets of a loss; rewards scaled to mean row sum 1 over the weighted samples.
+    """Return what the loss of a router needs besides its scores, for all training rows.
 
-    ``known`` are targets of the same data and options except the margins, which are recomputed.
+    Parameters
+    ----------
+    options : LossParameters
+        The router.
+    X : array of shape (n, d)
+        Features, on whose norms some margins depend.
+    costs : array of shape (n, p)
+        NaN where unknown.
+    sample_weight : array of shape (n,) or None
+        Weights of the rows.
+    reusable : Targets, default=None
+        Targets of the same rows by options that differ in nothing but margins: only the margins are
+        computed then.
+
+    Returns
+    -------
+    targets : Targets
     """
     check_option("loss", options.loss, LOSSES)
-    if known is not None:
-        margins = training_margins(options, X, costs, known.sample_weight)
-        return replace(known, margins=margins)
+    if reusable is not None:
+        margins = training_margins(options, X, costs, reusable.sample_weight)
+        return replace(reusable, margins=margins)
     n, p = costs.shape
     weight = np.ones(n)
     if sample_weight is not None:
         weight = sample_weight.astype(np.float64)
-    if options.sampling is not None or options.loss in LABEL_LOSSES:
+    if options.loss in LABEL_LOSSES:
         means = tie_means(options, costs, weight)
         labels = label_of(costs, means)
-    if options.sampling is not None:
-        rng = np.random.default_rng(options.random_state)
-        weight = weight * by_label.resampling_weights(labels, p, options.sampling, rng)
-    if options.loss in LABEL_LOSSES:
+        weight = _resampled(options, labels, weight, p)
         counts = np.bincount(labels, weights=weight, minlength=p).astype(np.float64)
         statistics = DataStatistics(np.ones(p), counts, means=means)
         return row_targets(options, costs, weight, statistics)
+
+    if options.sampling is not None:
+        labels = label_of(costs, tie_means(options, costs, weight))
+        weight = _resampled(options, labels, weight, p)
     if not weight.all():
-        # Rows of weight 0 do not set the scale of the others.
+        # The largest cost sets the scale of rewards: no row of weight 0 may have a larger one.
         largest = np.nanmax(costs[weight > 0])
         costs = np.where(weight[:, None] > 0, costs, np.minimum(costs, largest))
     margins = training_margins(options, X, costs, weight)
-    return row_targets(
-        options, costs, weight, DataStatistics(margins, np.ones(p), options.cost_scale)
-    )
+    statistics = DataStatistics(margins, np.ones(p), options.cost_scale)
+    return row_targets(options, costs, weight, statistics)
+
+
+def _resampled(
+    options: LossParameters, labels: IntArray, weight: FloatArray, n_experts: int
+) -> FloatArray:
+    """Return the weights (n,) after the rows are resampled by their label, if ``sampling`` is set."""
+    if options.sampling is None:
+        return weight
+    rng = np.random.default_rng(options.random_state)
+    return weight * by_label.resampling_weights(labels, n_experts, options.sampling, rng)
 
 
 def row_targets(
     options: LossParameters, costs: FloatArray, weight: FloatArray, statistics: DataStatistics
 ) -> Targets:
-    """Targets of some rows, given the statistics over all rows."""
+    """Return the targets of some rows, from the statistics over all rows."""
     asked: BoolArray | None = ~np.isnan(costs)
     if np.all(asked):
         asked = None
@@ -174,8 +213,8 @@ def row_targets(
     p = costs.shape[1]
     targets = replace(targets, margins=np.ones(p), surrogate=parse_surrogate("logistic"))
     if options.loss == "ldam":
-        own_offset = -LDAM_SCALE * by_label.ldam_margins(counts)
-        return replace(targets, scale=np.full(p, LDAM_SCALE), own_offset=own_offset)
+        label_offset = -LDAM_SCALE * by_label.ldam_margins(counts)
+        return replace(targets, scale=np.full(p, LDAM_SCALE), label_offset=label_offset)
     if options.loss == "logit_adjusted":
         floored = by_label.floored_counts(counts)
         return replace(targets, offset=np.log(floored / floored.sum()))
@@ -185,7 +224,7 @@ def row_targets(
 
 
 def tie_rule(options: LossParameters, of_margins: bool = False) -> str:
-    """How labels, or ``of_margins`` the counts "best", are decided between equal costs."""
+    """Return the rule by which labels, or ``of_margins`` the counts "best", break ties in cost."""
     if options.ties is None and of_margins:
         return "first"
     if options.ties is None:
@@ -199,7 +238,7 @@ def tie_means(
     weight: FloatArray | None,
     of_margins: bool = False,
 ) -> FloatArray | None:
-    """Mean costs (p,) that decide between equal costs; None where the first expert is taken."""
+    """Return the mean costs (p,) that break ties in cost; None where the first expert is taken."""
     if tie_rule(options, of_margins) == "first":
         return None
     return mean_known_costs(costs, weight)
@@ -212,7 +251,10 @@ def raw_rewards(
     counts: FloatArray | None = None,
     means: FloatArray | None = None,
 ) -> FloatArray:
-    """Rewards (n, p) before they are weighted and scaled; for label losses one-hot, by ``counts``."""
+    """Return rewards (n, p) before they are weighted and scaled.
+
+    Those of label-based losses are 1 at the label, or its class weight from ``counts`` (p,).
+    """
     if options.loss in LABEL_LOSSES:
         one_hot = np.eye(costs.shape[1])
         if options.loss == "cwce" and counts is not None:
@@ -228,7 +270,7 @@ def raw_rewards(
 def training_margins(
     options: LossParameters, X: Any, costs: FloatArray, weight: FloatArray
 ) -> FloatArray:
-    """Margins (p,) of the options, given the training data."""
+    """Return the margins (p,) that the options mean for these training data."""
     fixed = fixed_margins(options, costs.shape[1])
     if fixed is not None:
         return fixed
@@ -237,7 +279,7 @@ def training_margins(
 
 
 def fixed_margins(options: LossParameters, n_experts: int) -> FloatArray | None:
-    """Margins that do not depend on the data; None for theory margins."""
+    """Return the margins (p,) if they do not depend on the data; None for theory margins."""
     if options.loss != "mild":
         return np.ones(n_experts)
     if not isinstance(options.margins, str):
@@ -251,9 +293,14 @@ def fixed_margins(options: LossParameters, n_experts: int) -> FloatArray | None:
 class MarginSums:
     """Sums over rows that theory margins depend on.
 
-    ``mass`` (p,) is the weight with which the rows count for each expert. For each expert, over the rows
-    that count for it: ``squared_norms`` (p,) is the sum of the squared norms of the features, and
-    ``largest_norms`` (p,) the largest squared norm. The ``all_`` fields are the same over all rows.
+    Rows count for an expert by their reward, or if it is the cheapest (the parameter ``counts``).
+
+    Attributes
+    ----------
+    mass : (p,) array, total weight of the rows that count for each expert
+    squared_norms : (p,) array, sum of their squared feature norms
+    largest_norms : (p,) array, their largest squared feature norm
+    all_weight, all_squared_norms, all_largest_norm : the same over all rows, whatever they count for
     """
 
     mass: FloatArray
@@ -264,7 +311,7 @@ class MarginSums:
     all_largest_norm: float = 0.0
 
     def margins(self, options: LossParameters) -> FloatArray:
-        """Margins (p,) from these sums."""
+        """Return the theory margins (p,) that follow from these sums."""
         if not self.mass.any():
             return uniform_margins(self.mass.size, options.total)
         norms = None
@@ -273,7 +320,7 @@ class MarginSums:
         return theory_margins(self.mass, norms, options.total, options.share_below)
 
     def _squared(self, kind: str) -> FloatArray:
-        """Largest or mean squared norm (p,) of the features; that of all rows for an expert without any."""
+        """Return the largest or mean squared feature norm (p,); of all rows for an expert without any."""
         has_rows = self.mass > 0
         if kind == "max":
             return np.where(has_rows, self.largest_norms, self.all_largest_norm)
@@ -290,7 +337,10 @@ def margin_sums(
     cost_scale: float | None,
     means: FloatArray | None = None,
 ) -> MarginSums:
-    """Sums over some rows; ``cost_scale`` None is their largest cost, ``means`` as in DataStatistics."""
+    """Return the sums over some rows that theory margins depend on.
+
+    ``cost_scale`` and ``means`` are as in ``DataStatistics``.
+    """
     check_option("counts", options.counts, COUNTS)
     check_option("norms", options.norms, NORMS)
     check_option("rewards", options.rewards, ALL_REWARDS)
@@ -326,7 +376,7 @@ class BlockLoss(Protocol):
 class RowLoss:
     """Loss of rows on their scores; the fields of ``Targets`` with experts first, (p, n).
 
-    ``scores' = scale * scores + offset (+ own_offset where the expert's reward is positive)``, then the
+    ``scores' = scale * scores + offset (+ label_offset where the expert's reward is positive)``, then the
     reward-weighted surrogate. Label-based baselines are one-hot rewards with such a transformation.
     """
 
@@ -336,10 +386,10 @@ class RowLoss:
     surrogate: Surrogate
     scale: FloatArray | None = None
     offset: FloatArray | None = None
-    own_offset: FloatArray | None = None
+    label_offset: FloatArray | None = None
 
     def evaluate(self, scores: FloatArray, rows: slice) -> tuple[float, FloatArray]:
-        """Summed loss and gradient (p, m) of a block; ``scores`` (p, m) is overwritten."""
+        """Return the summed loss and its gradient (p, m) for a block; ``scores`` (p, m) is overwritten."""
         rewards = self.rewards[:, rows]
         scores = self._transformed(scores, rewards)
         if self.asked is not None:
@@ -351,17 +401,17 @@ class RowLoss:
         return float(values.sum(dtype=np.float64)), gradient
 
     def _transformed(self, scores: FloatArray, rewards: FloatArray) -> FloatArray:
-        """Scores (p, m), overwritten, as the surrogate sees them."""
+        """Return the scores (p, m) as the surrogate sees them, in the same array."""
         if self.scale is not None:
             scores *= self.scale[:, None]
         if self.offset is not None:
             scores += self.offset[:, None]
-        if self.own_offset is not None:
-            scores += np.where(rewards > 0, self.own_offset[:, None], 0)
+        if self.label_offset is not None:
+            scores += np.where(rewards > 0, self.label_offset[:, None], 0)
         return scores
 
     def curvature(self, scores: FloatArray) -> FloatArray:
-        """Curvature (p, p) between the scores (p, n) of all rows, summed."""
+        """Return the Hessian (p, p) of the loss in the scores (p, n) of a row, summed over all rows."""
         exact = replace(self, rewards=self.rewards.astype(np.float64))
         with np.errstate(invalid="ignore", over="ignore"):
             if self.surrogate.form == "comp_sum" and self.surrogate.tau == 1:
@@ -369,43 +419,47 @@ class RowLoss:
             return exact._differenced_curvature(scores)
 
     def _logistic_curvature(self, scores: FloatArray) -> FloatArray:
-        """``sum_k r_k / rho_k^2 (diag(s_k) - s_k s_k^T)``, ``s_k`` the softmax of ``scores / rho_k``."""
-        seen = self._transformed(scores.astype(np.float64), self.rewards)
+        """Return the Hessian (p, p) of the logistic loss, summed over rows.
+
+        It is ``sum_k r_k / rho_k^2 (diag(s_k) - s_k s_k^T)``, with s_k the softmax of scores / rho_k.
+        """
+        transformed = self._transformed(scores.astype(np.float64), self.rewards)
         if self.asked is not None:
-            seen[~self.asked] = -np.inf
-        seen -= seen.max(axis=0)
-        result = np.zeros((len(seen), len(seen)))
-        for margin, members in self.groups:
-            share = np.exp(seen / margin)
-            share /= share.sum(axis=0)
-            pulled = share * (self.rewards[members].sum(axis=0) / margin**2)
-            result += np.diag(pulled.sum(axis=1)) - pulled @ share.T
-        result = (result + result.T) / 2
+            transformed[~self.asked] = -np.inf
+        transformed -= transformed.max(axis=0)
+        hessian = np.zeros((len(scores), len(scores)))
+        # Experts of the same margin rho have the same softmax s.
+        for rho, experts in self.groups:
+            s = np.exp(transformed / rho)
+            s /= s.sum(axis=0)
+            weighted_s = s * (self.rewards[experts].sum(axis=0) / rho**2)
+            hessian += np.diag(weighted_s.sum(axis=1)) - weighted_s @ s.T
+        hessian = (hessian + hessian.T) / 2
         if self.scale is not None:
-            result *= np.outer(self.scale, self.scale)
-        return result
+            hessian *= np.outer(self.scale, self.scale)
+        return hessian
 
     def _differenced_curvature(self, scores: FloatArray) -> FloatArray:
-        """The same for any surrogate, from differences of gradients."""
+        """Return the Hessian of any surrogate, from differences of gradients."""
         largest_scale = 1.0
         if self.scale is not None:
             largest_scale = float(self.scale.max())
         step = 1e-4 * min(group.margin for group in self.groups) / largest_scale
         gradient = self._summed_gradient(scores.copy())
-        result = np.empty((len(scores), len(scores)))
+        hessian = np.empty((len(scores), len(scores)))
         for expert in range(len(scores)):
             moved = scores.copy()
             moved[expert] += step
-            result[expert] = (self._summed_gradient(moved) - gradient) / step
-        return (result + result.T) / 2
+            hessian[expert] = (self._summed_gradient(moved) - gradient) / step
+        return (hessian + hessian.T) / 2
 
     def _summed_gradient(self, scores: FloatArray) -> FloatArray:
-        """Gradient (p,) summed over all rows; ``scores`` (p, n) is overwritten."""
+        """Return the gradient (p,) summed over all rows; ``scores`` (p, n) is overwritten."""
         _, gradient = self.evaluate(scores, slice(None))
         return gradient.sum(axis=1)
 
     def take(self, rows: IntArray, factor: float) -> RowLoss:
-        """The loss of some of the rows, rewards multiplied by ``factor``."""
+        """Return the loss of some of the rows, with rewards multiplied by ``factor``."""
         rewards = np.ascontiguousarray(self.rewards[:, rows]) * self.rewards.dtype.type(factor)
         asked = self.asked
         if asked is not None:
@@ -414,7 +468,7 @@ class RowLoss:
 
 
 def row_loss(targets: Targets, dtype: Any) -> RowLoss:
-    """The loss of targets with experts first, in the precision of the features."""
+    """Return the loss of targets with experts first, in the precision of the features."""
     asked = targets.asked
     if asked is not None:
         asked = np.ascontiguousarray(asked.T)
@@ -425,12 +479,12 @@ def row_loss(targets: Targets, dtype: Any) -> RowLoss:
         targets.surrogate,
         scale=_as_dtype(targets.scale, dtype),
         offset=_as_dtype(targets.offset, dtype),
-        own_offset=_as_dtype(targets.own_offset, dtype),
+        label_offset=_as_dtype(targets.label_offset, dtype),
     )
 
 
 def _as_dtype(values: FloatArray | None, dtype: Any) -> FloatArray | None:
-    """Values (p,) in this precision, if there are any."""
+    """Return values (p,) in this precision; None if there are none."""
     if values is None:
         return None
     return values.astype(dtype)
@@ -469,7 +523,7 @@ class LinearObjective:
     def _value_of_parts(
         self, coef: FloatArray, intercept: FloatArray, bounds: list[int]
     ) -> tuple[float, FloatArray]:
-        """Value and gradient over all rows, without the penalty: one thread per part of the rows."""
+        """Return value and gradient over all rows, without the penalty: one thread per part of them."""
         value = 0.0
         gradient = np.zeros(self.shape)
         with ThreadPoolExecutor(len(bounds) - 1) as pool:
@@ -486,7 +540,7 @@ class LinearObjective:
     def _value_of_rows(
         self, coef: FloatArray, intercept: FloatArray, start: int, stop: int
     ) -> tuple[float, FloatArray]:
-        """Value and gradient over some rows, without the penalty, block by block."""
+        """Return value and gradient over the rows from start to stop, without the penalty."""
         value = 0.0
         gradient = np.zeros(self.shape)
         is_sparse = hasattr(self.X, "tocsr")
@@ -511,7 +565,7 @@ class LinearObjective:
 def add_penalty(
     value: float, gradient: FloatArray, W: FloatArray, alpha: float, fit_intercept: bool
 ) -> tuple[float, FloatArray]:
-    """Value and gradient with ``alpha ||W||^2``; ``gradient`` is overwritten."""
+    """Return value and gradient with ``alpha ||W||^2`` added; ``gradient`` is overwritten."""
     value += alpha * float(np.square(W[:, :-1]).sum())
     gradient[:, :-1] += 2 * alpha * W[:, :-1]
     if not fit_intercept:
@@ -526,7 +580,7 @@ _blas_limits: list[Any] = []
 
 @cache
 def _controller() -> ThreadpoolController:
-    """The controller of the libraries' threads; finding them takes time, so it is done once."""
+    """Return the controller of the libraries' threads; finding them takes time, so it is done once."""
     return ThreadpoolController()
 
 

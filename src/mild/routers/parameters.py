@@ -62,7 +62,7 @@ def _check_surrogate(name: str, value: Any) -> None:
 
 
 def _checks() -> dict[str, Callable[[str, Any], Any]]:
-    """The check of each parameter that is known by its name."""
+    """Return the check of each parameter by its name; ``check(name, value)`` raises an error."""
     checks: dict[str, Callable[[str, Any], Any]] = {"surrogate": _check_surrogate}
     checks |= dict.fromkeys(_STRENGTHS, check_strength)
     checks |= dict.fromkeys(_COUNTS, check_integer)

@@ -3,12 +3,13 @@
 A logged request shows one expert's outcome. Separate heads for many experts would then learn little, and
 the best of many noisy estimates would be too good to be true. Here expert k is expected to cost
 
-    level_k + x . (common + own_k)
+    level_k + x . (common + special_k)
 
-``common`` is a ridge regression over all outcomes, less the mean of their expert; ``own_k`` is one of the
-residuals of expert k, with one strength for all experts, relative to how much is known about each
-(generalised cross-validation). Levels are drawn towards their mean by the variance that is not explained
-by noise (empirical Bayes): an expert that was lucky a few times is not taken for the best.
+``common`` is a ridge regression over all outcomes, minus the mean of their expert. ``special_k`` is one of
+what this leaves over for expert k. One strength of the penalty, chosen by generalised cross-validation, is
+for all experts; it is divided by the expert's number of rows. Levels are drawn towards their mean by the
+share of their variance that is noise (empirical Bayes): an expert that was lucky a few times is not taken
+for the best.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from mild.core.rounding import ESTIMATES, first_least
 
 # Ridge strengths that are tried, as multiples of the features' variance over the number of rows.
 STRENGTHS = (*(10.0 ** np.arange(-2, 6)), np.inf)
-# Rows that are copied at a time.
+# Moments are summed over this many rows at a time.
 _BLOCK = 20_000
 # With fewer effective rows of an expert only their mean is learned.
-_LEAST = 3.0
-# Rows for which the variance of all outcomes counts in that of an expert.
+_LEAST_ROWS = 3.0
+# The variance of all outcomes counts as this many rows in the variance of each expert's outcomes.
 _PRIOR_ROWS = 10.0
 _LEAST_VARIANCE = 0.02
 
@@ -41,35 +42,35 @@ class PooledHeads:
     standard_errors: FloatArray
 
     def expected(self, X: FloatArray) -> FloatArray:
-        """Expected outcome (n, p) of each expert."""
+        """Return the expected outcome (n, p) of each expert."""
         return np.asarray(X @ self.coef.T.astype(X.dtype) + self.intercept, float)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """m outcomes: of which row of the features, and of which expert."""
+    """m known outcomes of a table (n_rows, n_experts), one after the other."""
 
-    row: IntArray
-    expert: IntArray
-    value: FloatArray
-    weight: FloatArray
+    row: IntArray  # (m,) row of the features
+    expert: IntArray  # (m,)
+    value: FloatArray  # (m,) the outcome
+    weight: FloatArray  # (m,)
 
     @classmethod
     def of_matrix(cls, values: FloatArray) -> Cells:
-        """The known entries of values (n, p), with weight 1."""
+        """Return the known entries of values (n, p), with weight 1."""
         row, expert = np.nonzero(~np.isnan(values))
         return cls(row, expert, values[row, expert], np.ones(row.size))
 
     def scaled(self, scale: FloatArray) -> Cells:
-        """The same, with the values of each expert divided by its scale (p,)."""
+        """Return the cells with the values of each expert divided by its scale (p,)."""
         return Cells(self.row, self.expert, self.value / scale[self.expert], self.weight)
 
     def kept(self, index: np.ndarray) -> Cells:
-        """Some of the cells."""
+        """Return some of the cells, by index or by a boolean mask."""
         return Cells(self.row[index], self.expert[index], self.value[index], self.weight[index])
 
     def joined(self, other: Cells, rows_before: int) -> Cells:
-        """These and others, whose features come after so many rows."""
+        """Return these cells and the others, whose features come after ``rows_before`` rows."""
         return Cells(
             np.concatenate([self.row, other.row + rows_before]),
             np.concatenate([self.expert, other.expert]),
@@ -81,104 +82,142 @@ class Cells:
 def pooled_heads(
     X: FloatArray, cells: Cells, n_experts: int, *, shrink_levels: bool = True
 ) -> PooledHeads:
-    """Fit heads on features X (n, d) and some outcomes.
+    """Fit one linear function per expert to features X (n, d) and some of the outcomes.
 
-    An expert without any outcome has the mean level and the variance of levels.
+    Expert k is expected to cost
 
+        level_k + (x - centre) . (common + special_k),
+
+    where ``special_k`` is a ridge regression of what ``common`` leaves over. An expert with fewer than
+    ``_LEAST_ROWS`` effective rows has only ``common``; one without any outcome has the mean level, too, and
+    the standard deviation of the levels as its standard error.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        The features.
+    cells : Cells
+        The known outcomes.
+    n_experts : int
+        Number of experts, p.
+    shrink_levels : bool, default=True
+        Whether levels are drawn towards their mean (empirical Bayes).
+
+    Returns
+    -------
+    heads : PooledHeads
+
+    Examples
+    --------
     >>> X = np.array([[-1.0], [1.0], [-1.0], [1.0]])
     >>> cells = Cells(np.arange(4), np.array([0, 0, 1, 1]), np.array([0.0, 1.0, 0.5, 1.5]), np.ones(4))
     >>> pooled_heads(X, cells, 2, shrink_levels=False).expected(X[:2]).shape
     (2, 2)
     """
-    knowledge = _Knowledge.of(cells, n_experts)
+    summary = _CellSummary.of(cells, n_experts)
     centre = X.mean(axis=0, dtype=np.float64)
-    unit = float(X.var(axis=0, dtype=np.float64).sum()) or 1.0
-    common = _common_slopes(X, cells, knowledge, centre, unit)
+    total_variance = float(X.var(axis=0, dtype=np.float64).sum()) or 1.0
+    common = _common_slopes(X, cells, summary, centre, total_variance)
 
-    level: FloatArray = knowledge.means.copy()
-    coef = np.tile(common, (n_experts, 1))
-    variance = np.zeros(n_experts)
     moments: dict[int, _Moments] = {}
     paths: dict[int, _Path] = {}
-    for expert in np.flatnonzero(knowledge.counts >= _LEAST).tolist():
-        own = np.flatnonzero(cells.expert == expert)
+    for expert in np.flatnonzero(summary.n_effective >= _LEAST_ROWS).tolist():
+        expert_cells = cells.kept(np.flatnonzero(cells.expert == expert))
         moments[expert] = _Moments.of(
-            X, cells.row[own], cells.weight[own], cells.value[own], centre, subtracted=common
+            X, expert_cells.row, expert_cells.weight, expert_cells.value, centre, subtracted=common
         )
-        paths[expert] = _ridge_path(moments[expert], knowledge.counts[expert], unit)
-        variance[expert] = moments[expert].variance
-    # One strength for all experts: what is known about each is too little to choose its own.
-    errors = np.zeros(len(STRENGTHS))
-    for expert, path in paths.items():
-        errors += knowledge.counts[expert] * path.errors
-    best = first_least(errors, ESTIMATES)
-    for expert, path in paths.items():
-        coef[expert] += path.slopes[best]
-        level[expert] = moments[expert].mean_y - moments[expert].mean_x @ path.slopes[best]
+        paths[expert] = _ridge_path(moments[expert], summary.n_effective[expert], total_variance)
+    best = _best_strength(paths, summary)
 
-    standard_errors = _level_errors(cells, knowledge, variance)
-    known = knowledge.is_known
-    if known.any() and (shrink_levels or not known.all()):
-        level, standard_errors = _shrink(level, standard_errors, known, shrink_levels)
+    level: FloatArray = summary.means.copy()
+    coef = np.tile(common, (n_experts, 1))
+    variance = np.zeros(n_experts)
+    for expert, path in paths.items():
+        special = path.slopes[best]
+        coef[expert] += special
+        level[expert] = moments[expert].mean_y - moments[expert].mean_x @ special
+        variance[expert] = moments[expert].variance
+
+    standard_errors = _level_errors(cells, summary, variance)
+    is_known = summary.is_known
+    if is_known.any() and (shrink_levels or not is_known.all()):
+        level, standard_errors = _shrink(level, standard_errors, is_known, shrink_levels)
     return PooledHeads(coef, level - coef @ centre, standard_errors)
 
 
-@dataclass(frozen=True, eq=False)
-class _Knowledge:
-    """How much is known about each of p experts: total weights, effective rows and mean outcomes."""
+def _best_strength(paths: dict[int, _Path], summary: _CellSummary) -> int:
+    """Return the index of the strength with the least error, summed over all experts.
 
-    totals: FloatArray
-    counts: FloatArray
-    means: FloatArray
+    It is one strength for all, because each expert alone has too few outcomes to choose its own.
+    """
+    errors = np.zeros(len(STRENGTHS))
+    for expert, path in paths.items():
+        errors += summary.n_effective[expert] * path.errors
+    return first_least(errors, ESTIMATES)
+
+
+@dataclass(frozen=True, eq=False)
+class _CellSummary:
+    """How much is known about each of p experts; 0 for experts without any outcome."""
+
+    total_weights: FloatArray  # (p,)
+    n_effective: FloatArray  # (p,) rows of equal weight that would say as much: (sum w)^2 / sum w^2
+    means: FloatArray  # (p,) weighted mean outcomes
 
     @classmethod
-    def of(cls, cells: Cells, n_experts: int) -> _Knowledge:
-        """What the cells say; 0 for experts without any."""
+    def of(cls, cells: Cells, n_experts: int) -> _CellSummary:
+        """Summarise cells, expert by expert."""
         totals = np.bincount(cells.expert, cells.weight, n_experts).astype(float)
         squares = np.bincount(cells.expert, cells.weight**2, n_experts)
         sums = np.bincount(cells.expert, cells.weight * cells.value, n_experts)
         is_known = totals > 0
-        counts = np.where(is_known, totals**2 / np.where(is_known, squares, 1), 0)
-        return cls(totals, counts, sums / np.where(is_known, totals, 1))
+        n_effective = np.where(is_known, totals**2 / np.where(is_known, squares, 1), 0)
+        return cls(totals, n_effective, sums / np.where(is_known, totals, 1))
 
     @property
     def is_known(self) -> BoolArray:
-        """Which experts (p,) have any outcome."""
-        return self.totals > 0
+        """Whether each expert (p,) has any outcome."""
+        return self.total_weights > 0
 
 
 def _common_slopes(
-    X: FloatArray, cells: Cells, knowledge: _Knowledge, centre: FloatArray, unit: float
+    X: FloatArray,
+    cells: Cells,
+    summary: _CellSummary,
+    centre: FloatArray,
+    total_variance: float,
 ) -> FloatArray:
-    """Slopes (d,) that all experts share: a ridge regression of all outcomes, less their expert's mean."""
-    # Each expert counts as much as is known about it, and a row as often as it was answered.
-    rows_per_weight = knowledge.counts / np.where(knowledge.is_known, knowledge.totals, 1)
-    cell_mass = cells.weight * rows_per_weight[cells.expert]
-    residual = cells.value - knowledge.means[cells.expert]
-    mass: FloatArray = np.bincount(cells.row, cell_mass, len(X)).astype(float)
-    residual_sums = np.bincount(cells.row, cell_mass * residual, len(X))
-    rows = np.flatnonzero(mass > 0)
-    mass = mass[rows]
-    moments = _Moments.of(X, rows, mass, residual_sums[rows] / mass, centre)
-    path = _ridge_path(moments, mass.sum() ** 2 / (mass**2).sum(), unit)
+    """Fit the slopes (d,) that all experts share, to all outcomes minus the mean of their expert."""
+    # Weights are scaled so that those of an expert sum to its effective rows. A row that several experts
+    # answered counts with the sum of their weights, and with their mean outcome.
+    rows_per_weight = summary.n_effective / np.where(summary.is_known, summary.total_weights, 1)
+    cell_weight = cells.weight * rows_per_weight[cells.expert]
+    residual = cells.value - summary.means[cells.expert]
+    row_weight: FloatArray = np.bincount(cells.row, cell_weight, len(X)).astype(float)
+    residual_sums = np.bincount(cells.row, cell_weight * residual, len(X))
+    rows = np.flatnonzero(row_weight > 0)
+    row_weight = row_weight[rows]
+    moments = _Moments.of(X, rows, row_weight, residual_sums[rows] / row_weight, centre)
+    n_effective = row_weight.sum() ** 2 / (row_weight**2).sum()
+    path = _ridge_path(moments, n_effective, total_variance)
     return path.slopes[first_least(path.errors, ESTIMATES)]
 
 
-def _level_errors(cells: Cells, knowledge: _Knowledge, variance: FloatArray) -> FloatArray:
-    """Standard errors (p,) of the levels, from the variance (p,) of each expert's outcomes."""
-    # A few equal outcomes are no certainty: those of all experts count, too.
-    total = knowledge.totals.sum() or 1.0
-    overall_mean = float(knowledge.totals @ knowledge.means) / total
-    overall_variance = float(cells.weight @ (cells.value - overall_mean) ** 2) / total
-    own_rows = np.where(knowledge.counts >= _LEAST, knowledge.counts, 0)
-    pooled = (own_rows * variance + _PRIOR_ROWS * overall_variance) / (own_rows + _PRIOR_ROWS)
-    return np.sqrt(np.maximum(pooled, _LEAST_VARIANCE) / np.maximum(knowledge.counts, 1e-3))
+def _level_errors(cells: Cells, summary: _CellSummary, variance: FloatArray) -> FloatArray:
+    """Return the standard errors (p,) of the levels, from the variance (p,) of each expert's outcomes."""
+    total_weight = summary.total_weights.sum() or 1.0
+    overall_mean = float(summary.total_weights @ summary.means) / total_weight
+    overall_variance = float(cells.weight @ (cells.value - overall_mean) ** 2) / total_weight
+    # A few equal outcomes are no certainty, so the variance of all outcomes counts as well.
+    n_rows = np.where(summary.n_effective >= _LEAST_ROWS, summary.n_effective, 0)
+    pooled = (n_rows * variance + _PRIOR_ROWS * overall_variance) / (n_rows + _PRIOR_ROWS)
+    return np.sqrt(np.maximum(pooled, _LEAST_VARIANCE) / np.maximum(summary.n_effective, 1e-3))
 
 
 class _Moments(NamedTuple):
-    """Weighted moments of features, less a centre, and outcomes."""
+    """Weighted moments of features, minus a centre, and of outcomes."""
 
-    mean_x: FloatArray
+    mean_x: FloatArray  # (d,)
     mean_y: float
     covariance: FloatArray  # (d, d) of the features
     covariance_with_y: FloatArray  # (d,) of the features with the outcome
@@ -194,10 +233,15 @@ class _Moments(NamedTuple):
         centre: FloatArray,
         subtracted: FloatArray | None = None,
     ) -> _Moments:
-        """Moments of some rows; the estimate with weights ``subtracted`` is taken off the outcome."""
+        """Return the moments of m rows with weights (m,) and outcomes y (m,).
+
+        ``rows`` (m,) are their indices in X (n, d); ``centre`` (d,) is subtracted from the features, and
+        the estimate with slopes ``subtracted`` (d,), if any, from the outcomes.
+        """
         weight = weight / weight.sum()
         d = X.shape[1]
-        products = np.zeros((d + 1, d + 1))
+        # Features and outcome side by side, [x y], so that all moments follow from one product.
+        second_moments = np.zeros((d + 1, d + 1))
         means = np.zeros(d + 1)
         for start in range(0, len(rows), _BLOCK):
             part = slice(start, start + _BLOCK)
@@ -207,64 +251,71 @@ class _Moments(NamedTuple):
             if subtracted is not None:
                 block[:, -1] -= block[:, :-1] @ subtracted
             means += weight[part] @ block
-            products += (block * weight[part, None]).T @ block
-        products -= np.outer(means, means)
+            second_moments += (block * weight[part, None]).T @ block
+        covariance = second_moments - np.outer(means, means)
         return cls(
             mean_x=means[:-1],
             mean_y=means[-1],
-            covariance=products[:-1, :-1],
-            covariance_with_y=products[:-1, -1],
-            variance=max(products[-1, -1], 0.0),
+            covariance=covariance[:-1, :-1],
+            covariance_with_y=covariance[:-1, -1],
+            variance=max(covariance[-1, -1], 0.0),
         )
 
 
 class _Path(NamedTuple):
-    """For each of ``STRENGTHS``: the slopes, and the error by generalised cross-validation."""
+    """Ridge regressions with each of ``STRENGTHS``."""
 
-    slopes: FloatArray
-    errors: FloatArray
+    slopes: FloatArray  # (n_strengths, d)
+    errors: FloatArray  # (n_strengths,) squared errors, by generalised cross-validation
 
 
-def _ridge_path(moments: _Moments, count: float, unit: float) -> _Path:
-    """Ridge regressions with each strength, from ``count`` effective rows.
+def _ridge_path(moments: _Moments, n_rows: float, total_variance: float) -> _Path:
+    """Fit ridge regressions with each strength, from ``n_rows`` effective rows.
 
-    With the eigenvalues v of the covariance and the penalty l, the slopes along the eigenvectors are
-    ``c / (v + l)``, c the covariance with the outcome. Generalised cross-validation divides what is left
-    of the variance by ``(1 - degrees of freedom / count)^2``.
+    With the eigenvalues v of the covariance, the penalty l, and c the covariance of the outcome with the
+    features along the eigenvectors, the slopes along the eigenvectors are
+
+        s = c / (v + l).
+
+    Generalised cross-validation estimates the squared error of new rows by
+
+        (variance - 2 s . c + s^2 . v) / (1 - n_parameters / n_rows)^2,
+
+    with the effective number of parameters ``1 + sum v / (v + l)``: the level is a parameter, too.
     """
-    eigenvalues, eigenvectors = np.linalg.eigh(moments.covariance)
-    eigenvalues = np.clip(eigenvalues, 0.0, None)
-    covariance = eigenvectors.T @ moments.covariance_with_y
+    v, eigenvectors = np.linalg.eigh(moments.covariance)
+    v = np.clip(v, 0.0, None)
+    c = eigenvectors.T @ moments.covariance_with_y
     slopes = []
     errors = []
     for strength in STRENGTHS:
-        penalty = strength * unit / count
-        slope = covariance / (eigenvalues + penalty)
-        left = max(moments.variance - 2 * slope @ covariance + slope**2 @ eigenvalues, 0.0)
-        # The level is a parameter, too.
-        n_parameters = 1 + (eigenvalues / (eigenvalues + penalty)).sum()
-        share_free = 1 - n_parameters / count
-        error = 4 * moments.variance  # of a fit with too many parameters
+        penalty = strength * total_variance / n_rows
+        s = c / (v + penalty)
+        residual_variance = max(moments.variance - 2 * s @ c + s**2 @ v, 0.0)
+        n_parameters = 1 + (v / (v + penalty)).sum()
+        share_free = 1 - n_parameters / n_rows
+        # The estimate is worthless where hardly any rows are free: no such fit shall be chosen.
+        error = 4 * moments.variance
         if share_free > 0.1:
-            error = left / share_free**2
+            error = residual_variance / share_free**2
         errors.append(error)
-        slopes.append(eigenvectors @ slope)
+        slopes.append(eigenvectors @ s)
     return _Path(np.array(slopes), np.array(errors))
 
 
 def _shrink(
-    level: FloatArray, error: FloatArray, known: BoolArray, all_levels: bool
+    level: FloatArray, error: FloatArray, is_known: BoolArray, all_levels: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Levels and errors after shrinkage towards the mean; with ``all_levels`` not only unknown ones.
+    """Draw levels (p,) towards their mean; return them and their standard errors (p,).
 
-    A level is drawn towards the mean m by the share of the variance that is noise (empirical Bayes):
-    ``m + spread / (spread + error^2) * (level - m)``.
+    Unknown levels become the mean m. With ``all_levels``, known ones are drawn towards it by the share of
+    the variance that is noise (empirical Bayes): ``m + spread / (spread + error^2) * (level - m)``.
     """
-    precision = np.where(known, 1 / (error**2 + _LEAST_VARIANCE), 0)
+    precision = np.where(is_known, 1 / (error**2 + _LEAST_VARIANCE), 0)
     mean = float(precision @ level / precision.sum())
-    spread = max(float(((level - mean) ** 2 - error**2)[known].mean()), 1e-3)
-    share = known.astype(float)
+    spread = max(float(((level - mean) ** 2 - error**2)[is_known].mean()), 1e-3)
+    share = is_known.astype(float)
     if all_levels:
-        share = np.where(known, spread / (spread + error**2), 0.0)
-    shrunk_error = np.where(known, np.sqrt(np.maximum(share, 0)) * error, np.sqrt(spread))
+        share = np.where(is_known, spread / (spread + error**2), 0.0)
+    shrunk_error = np.where(is_known, np.sqrt(np.maximum(share, 0)) * error, np.sqrt(spread))
     return mean + share * (level - mean), shrunk_error

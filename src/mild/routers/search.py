@@ -1,4 +1,10 @@
-"""Search for a router by cross-validated deferral loss, and a verdict on whether routing pays."""
+"""Search for a router by cross-validated deferral loss, and a verdict on whether routing pays.
+
+``RouterCV`` makes a list of *candidates*, which are unfitted routers with their parameters. ``Search`` fits
+each of them once per fold and keeps its *choices* for the held-out rows: the index of an expert for each
+row. The mean cost of these choices decides between candidates; the winner is fitted on all rows. The
+*best constant* is the expert with the lowest mean cost: a router that is no better is not worth having.
+"""
 
 from __future__ import annotations
 
@@ -55,15 +61,15 @@ from mild.routers.stack import StackRouter, explained, products
 
 Progress = Callable[[int, int, str], None]
 Folds = list[tuple[IntArray, IntArray]]
-# Candidates of one fold per task.
+# Largest number of candidates that one task fits on a fold.
 BLOCK = 16
-# Rows per member that draw the weights of the blend towards an average of the members.
+# ``average_rows`` of the stack.
 AVERAGE_ROWS = 150.0
-# With a stack, other margins than the centre of the search are tried at this many strengths.
+# With a stack, margins other than those at the centre of the search are tried at this many strengths.
 STACK_STRENGTHS = 2
-# Rows of X, at most, by which a memory recognises the inputs.
+# A memory recognises the inputs by about this many rows of X.
 MEMORY_ROWS = 500
-# Families whose candidates of one fold share work.
+# Families whose candidates are fitted faster together: their fits on one fold share work.
 SHARING_FAMILIES = ("linear", "knn")
 
 
@@ -236,6 +242,7 @@ class RouterCV(BaseRouter):
         sample_weight: FloatArray | None,
         groups: IntArray | None = None,
     ) -> Policy:
+        """Judge all candidates on held-out rows, and return the policy of the winner."""
         check_jobs(self.n_jobs)
         self._check_margin_factors()
         self._warn_if_degenerate(costs)
@@ -248,11 +255,12 @@ class RouterCV(BaseRouter):
 
         search = Search(data, self.search_tol, self.n_jobs, self.progress, plan.n_candidates)
         if self.memory is not None:
-            search.known = self.memory.of(data, self.search_tol)
+            search.earlier_results = self.memory.of(data, self.search_tol)
         search.run(plan.first)
         if plan.moved and not search.interrupted:
             best_strengths = _best_strengths(search, plan.n_strengths)
             search.run([moved for moved in plan.moved if moved.params["alpha"] in best_strengths])
+        # These are made from the best of the candidates above.
         if plan.with_bias and not search.interrupted:
             _add_bias(search)
         if plan.with_stack and not search.interrupted:
@@ -266,7 +274,7 @@ class RouterCV(BaseRouter):
         float_vector("margin_factors", np.atleast_1d(self.margin_factors), positive=True)
 
     def _folds(self, X: Any, costs: FloatArray, groups: IntArray | None = None) -> Folds:
-        """The rows to fit on and the held-out rows of each fold."""
+        """Return the training rows and the held-out rows of each fold."""
         cv = self.cv
         if isinstance(cv, (int, np.integer)):
             cv = self._shuffled_folds(int(cv), X.shape[0], groups)
@@ -276,7 +284,7 @@ class RouterCV(BaseRouter):
             return list(check_cv(cv).split(X, costs, groups))
 
     def _shuffled_folds(self, n_folds: int, n_samples: int, groups: IntArray | None) -> Any:
-        """A splitter into so many folds, which keeps groups together where there are any."""
+        """Return a splitter into ``n_folds``, which keeps groups together if there are any."""
         if n_folds < 2:
             raise invalid("cv", f"must be at least 2 folds; got {n_folds}.")
         unit = "samples"
@@ -294,7 +302,7 @@ class RouterCV(BaseRouter):
     def _candidates(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
     ) -> list[Candidate]:
-        """All candidates but the stack and the bias, which are made from the best of them."""
+        """List all candidates but the stack and the bias, which are made from the best of them."""
         base = self.estimator
         if base is None:
             base = LinearRouter()
@@ -320,7 +328,7 @@ class RouterCV(BaseRouter):
         return candidates
 
     def _plan(self, candidates: list[Candidate]) -> SearchPlan:
-        """In which order candidates are judged, and what is made from the best of them."""
+        """Decide in which order candidates are judged, and what is made from the best of them."""
         with_stack = "stack" in self._families and len(candidates) > 1
         with_bias = any(candidate.keeps_scores for candidate in candidates)
         # A linear router is but one member of a stack: its margins need fewer strengths.
@@ -343,8 +351,8 @@ class RouterCV(BaseRouter):
         known_costs = {}
         for name, index in members.items():
             estimators.append((name, clone(search.candidates[index].router)))
-            if index in search.costs:
-                known_costs[name] = search.costs[index]
+            if index in search.expected_costs:
+                known_costs[name] = search.expected_costs[index]
         router: Any = StackRouter(
             estimators, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS
         )
@@ -359,12 +367,14 @@ class RouterCV(BaseRouter):
         search.report(len(data.folds), "stack")
 
     def _choose(self, search: Search) -> Policy:
-        """Choose a candidate, report what it did on held-out rows, and fit it on all rows."""
+        """Choose the winner, fit it on all rows, and return the policy to decide by.
+
+        This is the winner's, or that of the best constant where the winner is not good enough.
+        """
         data = search.data
         results = search.complete_results()
         comparable = data.comparable_costs(results.choices)
         index = self._winner(results, comparable)
-        winner = results.candidates[index]
         self._report(results, comparable, index)
         self.held_out_constants_ = data.held_out_constants()
         self.interrupted_ = search.interrupted
@@ -376,31 +386,37 @@ class RouterCV(BaseRouter):
                 stacklevel=3,
             )
 
+        self.best_router_: BaseRouter = self._fitted(results.candidates[index], data)
+        self.decides_as_constant_ = self._prefers_constant(results.rounding_error)
+        if not self.decides_as_constant_:
+            return self.best_router_.policy_
+        means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
+        return ConstantPolicy(means, data.X.shape[1], comparable.best_constant)
+
+    def _fitted(self, winner: Candidate, data: SearchData) -> BaseRouter:
+        """Return the router of a candidate, fitted on all rows."""
         router = winner.router
         if winner.family != "stack":  # a stack is fitted already
             named_costs = NamedCosts.of(data.costs, self.expert_names_, data.ranks)
             router = clone(router).fit(data.X, named_costs, sample_weight=data.sample_weight)
         router.expert_names_ = self.expert_names_
-        self.best_router_: BaseRouter = router
+        return router
 
-        gains_nothing = self.verdict_.estimate >= -results.rounding_error
-        may_not_pay = self.verdict_.pays is not True
-        self.decides_as_constant_ = bool(
-            (self.constant_if_better and gains_nothing) or (self.safe and may_not_pay)
-        )
-        if not self.decides_as_constant_:
-            return router.policy_
-        means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
-        return ConstantPolicy(means, data.X.shape[1], comparable.best_constant)
+    def _prefers_constant(self, rounding_error: float) -> bool:
+        """Whether to decide as the best constant, given the verdict on the winner."""
+        gains_nothing = self.verdict_.estimate >= -rounding_error
+        if self.constant_if_better and gains_nothing:
+            return True
+        return bool(self.safe and self.verdict_.pays is not True)
 
     def _winner(self, results: CompleteResults, comparable: ComparableCosts) -> int:
-        """Index of the candidate to take; sets ``choice_``, which says why."""
+        """Return the index of the candidate to take; sets ``choice_``, which says why."""
         lowest = first_least(results.mean_costs)
         index = lowest
         if results.candidates[-1].family == "stack":
-            # All rows are used for the choice, but it must hold on those that are comparable, too.
-            costs_to_compare = (results.drawn_costs, comparable.drawn_costs)
-            if not all(self._beats_stack(costs, lowest) for costs in costs_to_compare):
+            # A candidate must beat the stack on all rows, and on those that the verdict is about.
+            beats_on_all_rows = self._beats_stack(results.drawn_costs, lowest)
+            if not beats_on_all_rows or not self._beats_stack(comparable.drawn_costs, lowest):
                 index = len(results.candidates) - 1
         elif self.one_standard_error:
             index = _simplest_near(results, lowest)
@@ -448,22 +464,29 @@ class RouterCV(BaseRouter):
         }
 
     def _verdict(self, comparable: ComparableCosts, index: int) -> Verdict:
-        """Whether one of the candidates costs less than the best constant."""
+        """Return the verdict on whether a candidate costs less than the best constant.
+
+        Its interval is that of the mean difference in cost. It holds for all candidates at once, because
+        the candidate was chosen by the same rows.
+        """
         if comparable.groups is None:
             unit = "row"
             groups = np.arange(len(comparable.constant))
-            interval_groups = None
+            groups_of_tables = None
         else:
             unit = "group"
             groups = comparable.groups
-            interval_groups = [groups]
+            groups_of_tables = [groups]
         differences = comparable.candidates - comparable.constant[:, None]
+        n_candidates = differences.shape[1]
         intervals = difference_intervals(
-            [differences], interval_groups, self.confidence, self.random_state
+            [differences], groups_of_tables, self.confidence, self.random_state
         )
         estimate, low, high = intervals.row(index)
-        n_rows, n_groups = count_judged(comparable.is_known[:, [index, -1]], groups)
-        n_candidates = differences.shape[1]
+        is_known = comparable.is_known[
+            :, [index, n_candidates]
+        ]  # of the candidate and the constant
+        n_rows, n_groups = count_judged(is_known, groups)
         return Verdict(
             estimate=estimate,
             low=low,
@@ -484,10 +507,15 @@ class RouterCV(BaseRouter):
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """Candidates in the order in which they are judged, and what is made from the best of them.
+    """In which order candidates are judged.
 
-    First come all but those whose margins are not the centre of the search. These, ``moved``, follow at
-    the ``n_strengths`` strengths that were best for the margins at the centre.
+    Attributes
+    ----------
+    first : candidates that are judged first: all but ``moved``
+    moved : linear candidates whose margins are not those at the centre of the search
+    n_strengths : ``moved`` are tried at this many strengths, those that were best for the central margins
+    with_bias : whether a bias per expert is added to the best candidate with equal margins
+    with_stack : whether a stack of the best candidates is added
     """
 
     first: list[Candidate]
@@ -498,7 +526,7 @@ class SearchPlan:
 
     @property
     def n_candidates(self) -> int:
-        """How many candidates are judged, for the progress."""
+        """Return how many candidates will be judged, for the progress."""
         n_candidates = len(self.first) + self.with_bias + self.with_stack
         if self.moved:
             strengths = {candidate.params["alpha"] for candidate in self.moved}
@@ -519,16 +547,16 @@ class SearchData:
     ranks: IntArray | None = None  # (n_experts,) which decide ties between experts
 
     def paid(self, choices: IntArray) -> FloatArray:
-        """Cost of choices (n, m) row by row; NaN for -1 and where the cost is unknown."""
+        """Return what the choices (n, m) of m candidates cost; NaN for -1 and where that is unknown."""
         costs = np.take_along_axis(self.costs, np.maximum(choices, 0), axis=1)
         return np.where(choices < 0, np.nan, costs.astype(np.float64, copy=False))
 
     def best_constant(self) -> int:
-        """The expert of least mean cost over all rows."""
+        """Return the expert of least mean cost over all rows."""
         return common_constant(self.costs, self.sample_weight, self.ranks)
 
     def held_out_constants(self) -> IntArray:
-        """The best constant (n,) in rows that a fold holds out; -1 in others."""
+        """Return the best constant as choices (n,): in rows that a fold holds out, -1 in others."""
         constants = np.full(len(self.costs), -1, dtype=np.intp)
         expert = self.best_constant()
         for _, test in self.folds:
@@ -536,7 +564,10 @@ class SearchData:
         return constants
 
     def comparable_costs(self, choices: IntArray) -> ComparableCosts:
-        """What the choices (n, m) of candidates cost on rows on which all experts can be compared."""
+        """Return what the choices (n, m) of candidates cost on rows on which experts are comparable.
+
+        These are the rows in which every expert was asked, if they are enough (``common_rows``).
+        """
         common = common_rows(self.costs)
         groups = self.groups
         if groups is not None:
@@ -556,10 +587,15 @@ class SearchData:
 
 @dataclass(frozen=True, eq=False)
 class CompleteResults:
-    """The candidates that were judged on every fold.
+    """What the m candidates that were judged on every fold did on held-out rows.
 
-    ``choices`` (n_samples, m) are those for held-out rows, -1 in rows that no fold holds out. ``costs``
-    (n_samples, m) are what they cost, as rows with plain means, whatever is weighted or missing.
+    Attributes
+    ----------
+    candidates : list of the m candidates
+    choices : (n_samples, m) array, chosen experts; -1 in rows that no fold holds out
+    costs : (n_samples, m) array, what the choices cost, made by ``linearised_rows``: the plain mean of a
+        column is the candidate's mean cost, whatever is weighted or missing
+    groups : (n_samples,) array, or None
     """
 
     candidates: list[Candidate]
@@ -574,7 +610,7 @@ class CompleteResults:
 
     @property
     def drawn_costs(self) -> FloatArray:
-        """Costs of what was drawn independently: of rows, or of groups."""
+        """Costs of what was drawn independently: rows, or groups."""
         return _drawn_costs(self.costs, self.groups)
 
     @property
@@ -585,11 +621,16 @@ class CompleteResults:
 
 @dataclass(frozen=True, eq=False)
 class ComparableCosts:
-    """Held-out costs on rows on which all experts can be compared, as rows with plain means.
+    """Held-out costs on rows on which all experts can be compared.
 
-    ``candidates`` (n, m) are the costs of the candidates and ``constant`` (n,) those of the expert
-    ``best_constant``. ``is_known`` (n, m + 1) says where a cost is known, the constant's last. ``left_out``
-    is a sentence about rows that are left out.
+    Attributes
+    ----------
+    candidates : (n, m) array, costs of m candidates, made by ``linearised_rows``
+    constant : (n,) array, costs of the best constant, in the same way
+    is_known : (n, m + 1) array, whether the cost is known, in the last column the constant's
+    groups : (n,) array, or None
+    best_constant : index of the expert
+    left_out : sentence about rows that are left out, or None
     """
 
     candidates: FloatArray
@@ -606,14 +647,17 @@ class ComparableCosts:
 
 
 def _drawn_costs(costs: FloatArray, groups: IntArray | None) -> FloatArray:
-    """The same means with one row per group: rows of a group are alike, and are drawn together."""
+    """Return costs (n, m) per group, with the same means; per row where there are no groups.
+
+    Rows of a group are alike, so a standard error over rows would be too small.
+    """
     if groups is None:
         return costs
     return grouped_rows(costs, groups)
 
 
 def _simplest_near(results: CompleteResults, lowest: int) -> int:
-    """The simplest candidate whose cost is within one standard error of the lowest one."""
+    """Return the index of the simplest candidate within one standard error of the lowest cost."""
     means = results.mean_costs
     drawn = results.drawn_costs
     standard_error = (drawn - drawn[:, [lowest]]).std(axis=0) / math.sqrt(len(drawn))
@@ -628,26 +672,26 @@ def _simplest_near(results: CompleteResults, lowest: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutResult:
-    """What a candidate did on held-out rows."""
+    """What a candidate did on held-out rows; None for what was not kept."""
 
     choices: IntArray  # (n,) experts
-    fit: FloatArray | None  # ``products`` of its expected costs, where a search may ask for them
-    scores: FloatArray | None  # (n, p), where they are kept
-    costs: FloatArray | None  # (n, p) expected costs, where they are kept
+    cost_products: FloatArray | None  # (3,) ``products`` of expected and true costs
+    scores: FloatArray | None  # (n, p)
+    expected_costs: FloatArray | None  # (n, p)
 
 
 class SearchMemory:
-    """What searches found out about candidates, for later searches on the same rows and folds.
+    """Held-out results of candidates, for later searches on the same rows and folds.
 
-    Pass one memory to several searches: ``RouterCV(..., memory=memory)``. Other rows, costs, weights
-    and folds have entries of their own.
+    Pass one memory to several searches: ``RouterCV(..., memory=memory)``. Results on other rows, costs,
+    weights or folds are kept apart.
     """
 
     def __init__(self) -> None:
         self._results: dict[str, dict[str, HeldOutResult]] = {}
 
     def of(self, data: SearchData, tol: float) -> dict[str, HeldOutResult]:
-        """Candidates that were judged on these rows and folds, by ``Candidate.key``."""
+        """Return the results on these rows and folds, by ``Candidate.key``; a search adds its own."""
         step = 1 + data.X.shape[0] // MEMORY_ROWS
         inputs = (data.X.shape, data.X[::step])
         identity = joblib.hash(
@@ -658,50 +702,49 @@ class SearchMemory:
 
 @dataclass(eq=False)
 class BlockResult:
-    """What the candidates of a block did on the rows that one fold holds out, by their numbers.
-
-    ``choices`` are (n_test,) experts, ``scores`` (n_test, p) those to keep for a bias, and ``costs``
-    (n_test, p) the expected costs of candidates that estimate them.
-    """
+    """What some candidates did on the rows that one fold holds out, by the number of the candidate."""
 
     fold: int
-    choices: dict[int, IntArray] = field(default_factory=dict)
+    choices: dict[int, IntArray] = field(default_factory=dict)  # (n_test,) experts
+    # (n_test, p), of the candidates with ``keeps_scores``
     scores: dict[int, FloatArray] = field(default_factory=dict)
-    costs: dict[int, FloatArray] = field(default_factory=dict)
+    # (n_test, p), of candidates that a stack may take for how well they estimate costs
+    expected_costs: dict[int, FloatArray] = field(default_factory=dict)
 
 
 @dataclass
 class Search:
-    """Runs candidates over folds; an interrupt keeps those that are complete.
+    """Judges candidates on every fold; if it is interrupted, it keeps those that are complete.
 
-    ``known`` are candidates that an earlier search on the same rows and folds has judged, by
-    ``Candidate.key``; those of this search are added. None to keep none.
+    Candidates have numbers, in the order in which they are added.
     """
 
     data: SearchData
-    tol: float
+    tol: float  # of linear routers
     n_jobs: int | None
     progress: Progress | None
-    n_candidates: int
-    known: dict[str, HeldOutResult] | None = None
+    n_candidates: int  # how many will be judged, for the progress
+    # By ``Candidate.key``, of earlier searches on the same rows and folds; None without a memory.
+    earlier_results: dict[str, HeldOutResult] | None = None
     interrupted: bool = False
     candidates: list[Candidate] = field(default_factory=list)
-    choices: IntArray = field(init=False)  # (n, candidates), for held-out rows
-    # By the number of the candidate: scores (n, p) of held-out rows, for a bias; expected costs (n, p) of
-    # held-out rows, of candidates that are fitted alike in a stack; and how well costs are estimated.
+    choices: IntArray = field(init=False)  # (n, n_candidates) experts, for held-out rows
+    # By the number of the candidate, for those that need it, on held-out rows: scores (n, p), from which a
+    # bias is found; expected costs (n, p), which a stack takes over; and (3,) ``products`` of expected and
+    # true costs, which say how well costs are estimated.
     scores: dict[int, FloatArray] = field(default_factory=dict)
-    costs: dict[int, FloatArray] = field(default_factory=dict)
-    fits: dict[int, FloatArray] = field(default_factory=dict)
-    done: int = 0
+    expected_costs: dict[int, FloatArray] = field(default_factory=dict)
+    cost_products: dict[int, FloatArray] = field(default_factory=dict)
+    n_fits: int = 0  # so far
 
     def __post_init__(self) -> None:
         self.choices = np.empty((len(self.data.costs), 0), dtype=np.intp)
 
     def report(self, n_fits: int, message: str) -> None:
-        """Report progress."""
-        self.done += n_fits
+        """Report that some more fits are done."""
+        self.n_fits += n_fits
         if self.progress is not None:
-            self.progress(self.done, self.n_candidates * len(self.data.folds), message)
+            self.progress(self.n_fits, self.n_candidates * len(self.data.folds), message)
 
     def add(self, candidate: Candidate, choices: IntArray) -> None:
         """Add a candidate that was judged elsewhere, and its choices (n,) for held-out rows."""
@@ -709,12 +752,12 @@ class Search:
         self.choices = np.column_stack([self.choices, choices])
 
     def mean_costs(self) -> FloatArray:
-        """Mean cost (m,) of the choices of each candidate; NaN for those that are not complete."""
+        """Return the mean cost (m,) of each candidate's choices; NaN for those that are incomplete."""
         paid = self.data.paid(self.choices)
         return linearised_rows(paid, self.data.sample_weight).mean(axis=0)
 
     def complete_results(self) -> CompleteResults:
-        """The candidates that were judged on every fold."""
+        """Return the results of the candidates that were judged on every fold."""
         costs = linearised_rows(self.data.paid(self.choices), self.data.sample_weight)
         complete = np.flatnonzero(~np.isnan(costs).any(axis=0))
         candidates = [self.candidates[index] for index in complete]
@@ -723,103 +766,107 @@ class Search:
         )
 
     def run(self, candidates: list[Candidate]) -> None:
-        """Judge candidates, which are numbered after those of earlier runs.
+        """Judge further candidates on every fold, in parallel.
 
-        Candidates that were not judged on every fold, because of an interrupt, have choices of -1.
+        If the search is interrupted, candidates that are not complete get choices of -1. The interrupt goes
+        on to the caller only where no candidate is complete.
         """
         n_folds = len(self.data.folds)
         n_before = len(self.candidates)
         self._make_room(candidates)
-        fresh = {}
+        fresh = {}  # candidates by number, without those that an earlier search has judged
         for index, candidate in enumerate(candidates, n_before):
             if not self._recall(index):
                 fresh[index] = candidate
-        n_judged = dict.fromkeys(fresh, 0)  # folds on which each of them was judged
         tasks = [(fold, block) for block in _blocks(fresh) for fold in range(n_folds)]
-        shares_results = self.known is not None
-        stream = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
-            delayed(_judge_block)(self.data, fold, block, self.tol, shares_results)
+        has_memory = self.earlier_results is not None
+        block_results = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
+            delayed(_judge_block)(self.data, fold, block, self.tol, has_memory)
             for fold, block in tasks
         )
+        n_folds_judged = dict.fromkeys(fresh, 0)
         try:
-            for result in stream:
+            for result in block_results:
                 self._record(result)
                 for index in result.choices:
-                    n_judged[index] += 1
+                    n_folds_judged[index] += 1
                 self.report(len(result.choices), f"fold {result.fold + 1}")
         except KeyboardInterrupt:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
-                stream.close()
-            any_complete = len(fresh) < len(candidates) or n_folds in n_judged.values()
+                # joblib warns of the tasks that it gives up.
+                warnings.simplefilter("ignore", UserWarning)
+                block_results.close()
+            any_recalled = len(fresh) < len(candidates)
+            any_complete = any_recalled or n_folds in n_folds_judged.values()
             if n_before == 0 and not any_complete:
                 raise
             self.interrupted = True
-        for index in fresh:
-            if n_judged[index] < n_folds:
+        for index, n_judged in n_folds_judged.items():
+            if n_judged < n_folds:
                 self.choices[:, index] = -1
             else:
                 self._remember(index)
 
     def _make_room(self, candidates: list[Candidate]) -> None:
-        """Add candidates, with arrays for what they will do on held-out rows."""
+        """Add candidates, with empty arrays for their results."""
         shape = self.data.costs.shape
         dtype = self.data.X.dtype
         for index, candidate in enumerate(candidates, len(self.candidates)):
             if candidate.keeps_scores:
                 self.scores[index] = np.full(shape, np.nan, dtype)
             if candidate.family != "linear":
-                self.costs[index] = np.full(shape, np.nan, dtype)
+                # Linear ones are fitted to a coarser tolerance here than in a stack, which fits them again.
+                self.expected_costs[index] = np.full(shape, np.nan, dtype)
         self.candidates = [*self.candidates, *candidates]
         not_judged = np.full((shape[0], len(candidates)), -1, dtype=np.intp)
         self.choices = np.column_stack([self.choices, not_judged])
 
     def _record(self, result: BlockResult) -> None:
-        """Take over what a block of candidates did on the rows that one fold holds out."""
+        """Add what some candidates did on the rows that one fold holds out."""
         test = self.data.folds[result.fold][1]
         weight = weights_of(self.data.sample_weight, test)
         for index, choices in result.choices.items():
             self.choices[test, index] = choices
         for index, scores in result.scores.items():
             self.scores[index][test] = scores
-        for index, expected in result.costs.items():
-            sums = products(expected, self.data.costs[test], weight)
-            self.fits[index] = self.fits.get(index, 0) + sums
-            if index in self.costs:
-                self.costs[index][test] = expected
+        for index, expected in result.expected_costs.items():
+            fold_products = products(expected, self.data.costs[test], weight)
+            self.cost_products[index] = self.cost_products.get(index, 0) + fold_products
+            if index in self.expected_costs:
+                self.expected_costs[index][test] = expected
 
     def _remember(self, index: int) -> None:
-        """Keep what a candidate did for later searches, if there is a memory."""
-        if self.known is None:
+        """Keep the results of a candidate for later searches, if there is a memory."""
+        if self.earlier_results is None:
             return
-        self.known[self.candidates[index].key] = HeldOutResult(
+        self.earlier_results[self.candidates[index].key] = HeldOutResult(
             self.choices[:, index],
-            self.fits.get(index),
+            self.cost_products.get(index),
             self.scores.get(index),
-            self.costs.get(index),
+            self.expected_costs.get(index),
         )
 
     def _recall(self, index: int) -> bool:
-        """Take over what an earlier search found; False if it has not judged this candidate."""
-        if self.known is None:
+        """Use the results of an earlier search; return False if it has not judged this candidate."""
+        if self.earlier_results is None:
             return False
         candidate = self.candidates[index]
-        result = self.known.get(candidate.key)
+        result = self.earlier_results.get(candidate.key)
         if result is None or (candidate.keeps_scores and result.scores is None):
             return False
         self.choices[:, index] = result.choices
-        if result.fit is not None:
-            self.fits[index] = result.fit
+        if result.cost_products is not None:
+            self.cost_products[index] = result.cost_products
         if candidate.keeps_scores and result.scores is not None:
             self.scores[index] = result.scores
-        if result.costs is not None:
-            self.costs[index] = result.costs
+        if result.expected_costs is not None:
+            self.expected_costs[index] = result.expected_costs
         self.report(len(self.data.folds), "known")
         return True
 
 
 def _best_strengths(search: Search, n_strengths: int) -> set[float]:
-    """The strengths at which the margins at the centre of the search cost least."""
+    """Return the strengths at which the margins at the centre of the search cost least."""
     by_cost = np.argsort(tie_ranks(search.mean_costs()), kind="stable")
     ordered = [search.candidates[index] for index in by_cost]
     central = [candidate for candidate in ordered if candidate.has_central_margins]
@@ -847,15 +894,16 @@ def _add_bias(search: Search) -> None:
 
 
 def _stack_members(search: Search) -> dict[str, int]:
-    """Number of the best candidate of each family, linear losses and numbers of clusters apart.
+    """Return the number of the candidate to take for each member of a stack, by the member's name.
 
-    The best estimate of costs is that which explains most of the differences between experts; of routers
-    that are fitted for the decision, that whose choices cost least.
+    Among candidates that estimate costs it is the one whose estimates explain the largest share of the
+    differences between experts; among those that are fitted for the decision, the one whose choices cost
+    least.
     """
     losses = search.mean_costs()
     for index, candidate in enumerate(search.candidates):
         if candidate.estimates_costs:
-            losses[index] = -explained(search.fits[index])
+            losses[index] = -explained(search.cost_products[index])
     best: dict[str, int] = {}
     for index, candidate in enumerate(search.candidates):
         if "bias" in candidate.params:
@@ -867,7 +915,10 @@ def _stack_members(search: Search) -> dict[str, int]:
 
 
 def _blocks(candidates: dict[int, Candidate]) -> list[dict[int, Candidate]]:
-    """Neighbouring candidates of a family that shares work, up to ``BLOCK`` of them; others alone."""
+    """Divide candidates, by number, into blocks that are fitted together.
+
+    Neighbours of a family that shares work make blocks of up to ``BLOCK``; other candidates are alone.
+    """
     blocks: list[dict[int, Candidate]] = []
     for family, neighbours in groupby(candidates.items(), key=lambda item: item[1].family):
         numbered = list(neighbours)
@@ -880,23 +931,39 @@ def _blocks(candidates: dict[int, Candidate]) -> list[dict[int, Candidate]]:
 
 
 def _judge_block(
-    data: SearchData, fold: int, block: dict[int, Candidate], tol: float, shares_results: bool
+    data: SearchData, fold: int, block: dict[int, Candidate], tol: float, has_memory: bool
 ) -> BlockResult:
-    """Fit the candidates of a block without the rows that a fold holds out, and judge them on these.
+    """Fit candidates on the training rows of one fold, and predict its held-out rows.
 
-    Expected costs are those of candidates that estimate costs; with ``shares_results`` also of those that
-    do so in another search.
+    Parameters
+    ----------
+    data : SearchData
+        All rows, and the folds.
+    fold : int
+        Number of the fold.
+    block : dict of int to Candidate
+        The candidates, by their numbers in the search.
+    tol : float
+        Tolerance of linear routers.
+    has_memory : bool
+        Whether later searches may use the result: a stack in one of them may need expected costs that this
+        search does not need.
+
+    Returns
+    -------
+    result : BlockResult
     """
     train, test = data.folds[fold]
     X = data.X[train]
     costs = data.costs[train]
     weight = weights_of(data.sample_weight, train)
     held_out = data.X[test]
-    result = BlockResult(fold)
     routers = {index: candidate.router for index, candidate in block.items()}
+    result = BlockResult(fold)
     if weight is None and all(isinstance(router, KNNRouter) for router in routers.values()):
-        result.costs = _nearest_costs(routers, X, costs, held_out)
-        for index, expected in result.costs.items():
+        # They differ in the number of neighbours alone, so the distances are computed once for all.
+        result.expected_costs = _nearest_costs(routers, X, costs, held_out)
+        for index, expected in result.expected_costs.items():
             result.choices[index] = cheapest_expected(expected, data.ranks)
         return result
 
@@ -907,7 +974,7 @@ def _judge_block(
         candidate = block[index]
         with no_convergence_warnings():
             if isinstance(candidate.router, LinearRouter):
-                # Linear routers start at the last solution of the path.
+                # The solver starts at the solution of the last candidate.
                 router = copy.copy(candidate.router)
                 policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
             else:
@@ -916,15 +983,16 @@ def _judge_block(
         result.choices[index] = policy.with_ranks(data.ranks).predict(held_out)
         if candidate.keeps_scores:
             result.scores[index] = policy.decision_function(held_out)
-        if candidate.estimates_costs or (shares_results and _loss(candidate) != "mild"):
-            result.costs[index] = believed_costs(policy, held_out)
+        if candidate.estimates_costs or (has_memory and _loss(candidate) != "mild"):
+            result.expected_costs[index] = believed_costs(policy, held_out)
     return result
 
 
 def _solving_order(block: dict[int, Candidate]) -> list[int]:
-    """The order in which candidates start from each other: label-based losses last, strong penalties first.
+    """Return the numbers of the candidates in the order in which the solver goes from one to the next.
 
-    With a weak penalty a label-based loss is hard to solve from far away.
+    Label-based losses come last, with strong penalties first: with a weak penalty they are hard to solve
+    from far away.
     """
 
     def loss_and_penalty(index: int) -> tuple[str, float]:
@@ -938,7 +1006,7 @@ def _solving_order(block: dict[int, Candidate]) -> list[int]:
 
 
 def _loss(candidate: Candidate) -> str:
-    """The loss of a linear candidate; "" for others."""
+    """Return the loss of a linear candidate; "" for others."""
     if isinstance(candidate.router, LinearRouter):
         return candidate.router.loss
     return ""
@@ -947,7 +1015,7 @@ def _loss(candidate: Candidate) -> str:
 def _nearest_costs(
     routers: dict[int, Any], X: Any, costs: FloatArray, held_out: Any
 ) -> dict[int, FloatArray]:
-    """Expected costs (n_test, p) for several numbers of neighbours, from one set of distances."""
+    """Return the expected costs (n_test, p) of KNN routers, from one set of distances."""
     largest = max(routers.values(), key=lambda router: int(router.n_neighbors))
     policy = clone(largest).fit(X, costs).policy_
     counts = [min(int(router.n_neighbors), policy.n_neighbors) for router in routers.values()]

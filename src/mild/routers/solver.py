@@ -26,17 +26,20 @@ from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate
 from mild.routers.objective import LinearObjective, LossParameters, RowLoss, Targets, row_loss
 
-# Rows of the sample that gives the preconditioner and the start.
+# Number of rows of the sample that gives the preconditioner and the start.
 SAMPLE = 8192
-# Features beyond which only the diagonal of the second moments is used.
+# With more features than this only the diagonal of the second moments is used.
 DENSE_LIMIT = 2048
-# Steps that L-BFGS remembers.
+# Number of steps that L-BFGS remembers.
 MEMORY = 12
-# Iterations without a noticeable decrease after which the solver stops.
+# The solver stops after this many iterations without a noticeable decrease.
 PATIENCE = 12
-# Evaluations of one line search, at most.
+# A line search evaluates the objective at most this often.
 MAX_TRIALS = 25
-# Least curvature that any direction between scores is taken to have, in units of the mean.
+# Constants of the weak Wolfe conditions of a line search.
+SUFFICIENT_DECREASE = 1e-4
+SUFFICIENT_FLATTENING = 0.9
+# Every direction between scores is taken to have at least this curvature, in units of the mean.
 FLATTEST = 0.01
 # Tolerance on the sample before a single fit; in a search it is a tenth of the search's.
 SAMPLE_TOL = 1e-4
@@ -45,16 +48,16 @@ SAMPLE_TOL = 1e-4
 MANY = 8
 ROUGH_TOL = 1e-3
 MANY_TOL = 1e-5
-# Rows, and rows times pairs of experts, from which the curvature is estimated.
+# The curvature is estimated from this many rows, fewer where there are many pairs of experts.
 LEAST_ROWS = 64
 MOST_ROWS = 256
 PAIRS = 2**17
-# Tolerance of a search among few rows, where evaluations are cheap. It is the same for every loss, so that
+# Tolerance of a search on few rows, where evaluations are cheap. It is the same for every loss, so that
 # none is judged by choices that more iterations would change, or is solved to digits that decide nothing.
 FINE = 1e-4
-# Starts that a search accepts unchecked after one that was four times better than required.
+# After a start that was four times better than required, a search accepts this many starts unchecked.
 UNCHECKED_STARTS = 3
-# Options that are equal for candidates that differ in margins alone.
+# Parameters of a LinearRouter that must be equal if the rewards of the last fit are to be used again.
 SHARED = (
     "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state", "ties",
 )  # fmt: skip
@@ -71,7 +74,16 @@ class SmoothObjective(Protocol):
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where the solver stopped; ``gap`` is the estimated relative suboptimality of its start."""
+    """Where the solver stopped.
+
+    Attributes
+    ----------
+    W : (p, d + 1) array, weights and intercepts
+    value : objective at W; NaN where it was not evaluated
+    n_iter : number of iterations
+    converged : whether the tolerance was met
+    gap : how far the *start* was above the minimum, relative to what was learned (an estimate)
+    """
 
     W: FloatArray
     value: float
@@ -151,7 +163,7 @@ class Preconditioner:
         return np.sqrt(np.maximum(scaled, 1e-8 * max(scaled.max(), 1e-30)))
 
     def _dense_factor(self) -> FloatArray:
-        """L of the covariance of the features."""
+        """Return L, from the covariance of the features."""
         second_moments = self._moments[:-1, :-1]
         hessian = self._curvature * (second_moments - np.outer(self.mean, self.mean))
         diagonal = np.diag_indices_from(hessian)
@@ -160,7 +172,7 @@ class Preconditioner:
         return np.asfortranarray(_lower_factor(hessian))
 
     def to_weights(self, V: FloatArray) -> FloatArray:
-        """W from V."""
+        """Return the weights W that belong to V."""
         if self.between is not None:
             V = self.between.inverse @ V
         if not self.dense:
@@ -171,7 +183,7 @@ class Preconditioner:
         return W
 
     def to_variables(self, W: FloatArray) -> FloatArray:
-        """V from W."""
+        """Return the variables V that belong to W."""
         if self.between is not None:
             W = self.between.root @ W
         if not self.dense:
@@ -180,7 +192,7 @@ class Preconditioner:
         return np.column_stack([W[:, :-1] @ self.factor, offset])
 
     def gradient_in_variables(self, G: FloatArray) -> FloatArray:
-        """Gradient in V from the gradient G in W."""
+        """Return the gradient in V from the gradient G in W."""
         if self.between is not None:
             G = self.between.inverse @ G
         if not self.dense:
@@ -189,7 +201,7 @@ class Preconditioner:
         return np.column_stack([self._solve(centred), G[:, -1] / self.sqrt_curvature])
 
     def _solve(self, rows: FloatArray, transposed: bool = False) -> FloatArray:
-        """Rows times the inverse of L, or of its transpose."""
+        """Return rows times the inverse of L^T, or of L if ``transposed``."""
         # LAPACK itself: the checks of solve_triangular take as long as a small solution.
         return dtrtrs(self.factor, rows.T, lower=1, trans=int(transposed))[0].T
 
@@ -203,14 +215,24 @@ class _Point(NamedTuple):
 
 
 class _Correction(NamedTuple):
-    """A step of L-BFGS: by how much it changed the variables and the gradient.
-
-    ``curvature`` is the product of the two.
-    """
+    """A step s of L-BFGS, the change y of the gradient along it, and the curvature s . y."""
 
     step: FloatArray
     gradient_change: FloatArray
     curvature: float
+
+    @classmethod
+    def between(cls, point: _Point, next_point: _Point) -> _Correction:
+        """Return the correction of the step from one point to the next."""
+        step = next_point.v - point.v
+        gradient_change = next_point.gradient - point.gradient
+        return cls(step, gradient_change, float(step @ gradient_change))
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether the step says something of the Hessian: across a kink the curvature can vanish."""
+        squared_change = float(self.gradient_change @ self.gradient_change)
+        return self.curvature > 1e-12 * squared_change
 
 
 def minimise(
@@ -223,14 +245,33 @@ def minimise(
 ) -> Minimum:
     """Minimise F by L-BFGS in preconditioned variables V.
 
-    Where the Hessian in V is the identity, F is ``||gradient||^2 / 2`` above its minimum. The solver stops
+    Where the Hessian in V is the identity, F is ``||dF/dV||^2 / 2`` above its minimum. The solver stops
     when this estimated gap is at most
 
         tol * |F - reference|,
 
     so ``reference = 0`` makes the tolerance relative to the value, and the value at zero weights makes it
     relative to what has been learned. It also stops when the last ``PATIENCE`` iterations together have
-    gained less than a tenth of that.
+    lowered F by less than a tenth of that.
+
+    Parameters
+    ----------
+    objective : SmoothObjective
+        Gives F and its gradient at weights W (p, d + 1).
+    preconditioner : Preconditioner
+        Converts W to V and back.
+    start : array of shape (p, d + 1)
+        Weights to start from.
+    tol : float
+        Tolerance, as above.
+    max_iter : int
+        Largest number of iterations.
+    reference : float, default=0.0
+        Value of F at which nothing has been learned.
+
+    Returns
+    -------
+    minimum : Minimum
     """
     shape = objective.shape
 
@@ -242,18 +283,16 @@ def minimise(
     corrections: deque[_Correction] = deque(maxlen=MEMORY)
     last_values = deque([point.value], maxlen=PATIENCE)
     start_gap = _estimated_gap(point) / max(abs(point.value - reference), 1e-12)
-    converged = False
-    iteration = 0
-    for iteration in range(max_iter + 1):
+    n_iter = 0
+    while True:
         gap = _estimated_gap(point)
-        learned = abs(point.value - reference)
-        allowed_gap = tol * max(learned, 1e-9 * abs(point.value), 1e-12)
-        gained = last_values[0] - point.value
-        stalls = len(last_values) == PATIENCE and gained <= allowed_gap * 0.1
-        if gap <= allowed_gap or stalls:
-            converged = True
-            break
-        if iteration == max_iter:
+        # The lower bounds keep the tolerance above rounding where nothing is learned.
+        learned = max(abs(point.value - reference), 1e-9 * abs(point.value), 1e-12)
+        allowed_gap = tol * learned
+        decrease = last_values[0] - point.value
+        stalls = len(last_values) == PATIENCE and decrease <= allowed_gap * 0.1
+        converged = gap <= allowed_gap or stalls
+        if converged or n_iter >= max_iter:
             break
         direction = _direction(point.gradient, corrections)
         next_point = _line_search(evaluate, point, direction)
@@ -261,25 +300,23 @@ def minimise(
             # In float32 rounding can end the search before the tolerance is met.
             converged = gap <= 1e-3 * max(abs(point.value), 1e-12)
             break
-        step = next_point.v - point.v
-        gradient_change = next_point.gradient - point.gradient
-        curvature = float(step @ gradient_change)
-        # Across a kink the curvature can vanish: such a step says nothing of the Hessian.
-        if curvature > 1e-12 * float(gradient_change @ gradient_change):
-            corrections.append(_Correction(step, gradient_change, curvature))
+        correction = _Correction.between(point, next_point)
+        if correction.is_informative:
+            corrections.append(correction)
         point = next_point
         last_values.append(point.value)
+        n_iter += 1
     W = preconditioner.to_weights(point.v.reshape(shape))
-    return Minimum(W, point.value, iteration, converged, start_gap)
+    return Minimum(W, point.value, n_iter, converged, start_gap)
 
 
 def _estimated_gap(point: _Point) -> float:
-    """How far the value is above the minimum, if the Hessian is the identity."""
+    """Return how far the value is above the minimum, if the Hessian is the identity."""
     return 0.5 * float(point.gradient @ point.gradient)
 
 
 def _direction(gradient: FloatArray, corrections: Sequence[_Correction]) -> FloatArray:
-    """Minus the inverse Hessian times the gradient, by the two-loop recursion of L-BFGS.
+    """Return minus the inverse Hessian times the gradient, by the two-loop recursion of L-BFGS.
 
     With steps s_j, changes of the gradient y_j and ``rho_j = 1 / (s_j . y_j)``, the inverse Hessian is
     estimated by ``(I - rho_j s_j y_j^T) H (I - rho_j y_j s_j^T) + rho_j s_j s_j^T``, from the oldest step
@@ -306,11 +343,18 @@ def _direction(gradient: FloatArray, corrections: Sequence[_Correction]) -> Floa
 def _line_search(
     evaluate: Callable[[FloatArray], _Point], point: _Point, direction: FloatArray
 ) -> _Point | None:
-    """A point along a direction that meets the weak Wolfe conditions; None if no step lowers the value.
+    """Return a point along a direction that meets the weak Wolfe conditions.
 
-    The first trial step is 1, which fits the preconditioner: a good start costs one evaluation. Steps are
-    doubled until one is too long, then halved between the bounds. The weak conditions can also be met at
-    the kinks of the hinge. When trials run out, the best point that lowers the value enough is taken.
+    With the value F(a) and the slope F'(a) at the step length a these are
+
+        F(a) <= F(0) + 1e-4 a F'(0)    (otherwise a is too long),
+        F'(a) >= 0.9 F'(0)             (otherwise a is too short).
+
+    Unlike the strong conditions, they can also be met at the kinks of the hinge.
+
+    The first length is 1, which fits the preconditioner: near the solution one evaluation is enough. The
+    length is doubled until it is too long, and then found by bisection. When trials run out, the lowest
+    point that was not too long is returned; None if there is none.
     """
     slope = float(point.gradient @ direction)
     if not slope < 0:
@@ -321,11 +365,10 @@ def _line_search(
     best: _Point | None = None
     for _ in range(MAX_TRIALS):
         trial = evaluate(point.v + length * direction)
-        lowers_enough = trial.value <= point.value + 1e-4 * length * slope
-        if lowers_enough:
+        if trial.value <= point.value + SUFFICIENT_DECREASE * length * slope:
             if best is None or trial.value < best.value:
                 best = trial
-            if float(trial.gradient @ direction) >= 0.9 * slope:
+            if float(trial.gradient @ direction) >= SUFFICIENT_FLATTENING * slope:
                 return trial
             too_short = length
         else:
@@ -338,14 +381,14 @@ def _line_search(
 
 
 def sample_rows(n: int, size: int) -> IntArray:
-    """A fixed random sample of rows: the same for the same n."""
+    """Return a random sample of row indices, ascending; it is the same for the same n."""
     if n <= size:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
 
 
 def second_moments(X: Any, weights: FloatArray) -> FloatArray:
-    """Weighted mean of ``[x 1]^T [x 1]``; only its diagonal for sparse or very wide X."""
+    """Return the weighted mean of ``[x 1]^T [x 1]``; only its diagonal for sparse or very wide X."""
     total = max(float(weights.sum()), 1e-300)
     if hasattr(X, "tocsr"):
         squares = np.asarray(X.multiply(X).T @ weights).ravel()
@@ -367,13 +410,13 @@ def second_moments(X: Any, weights: FloatArray) -> FloatArray:
 def sampled_preconditioner(
     X: Any, weights: FloatArray, curvature: float, alpha: float
 ) -> Preconditioner:
-    """Preconditioner from the second moments of a sample of the rows, weighted by ``weights`` (n,)."""
+    """Make a preconditioner from the second moments of a sample of the rows with ``weights`` (n,)."""
     rows = sample_rows(X.shape[0], SAMPLE)
     return Preconditioner(second_moments(X[rows], weights[rows]), curvature, alpha)
 
 
 def _expert_scaling(curvature: FloatArray, penalty: float) -> tuple[float, ExpertScaling]:
-    """Mean curvature in one score, and the root of the curvature (p, p) in units of this mean.
+    """Return the mean curvature in one score, and the root of K (p, p) in units of this mean.
 
     With the curvature ``K = mean * U diag(s) U^T`` the root is ``U diag(s + penalty / mean)^(1/2) U^T``,
     divided by that of a direction of mean curvature, so that the penalty is not counted twice.
@@ -388,7 +431,7 @@ def _expert_scaling(curvature: FloatArray, penalty: float) -> tuple[float, Exper
 
 
 def _lower_factor(matrix: FloatArray) -> FloatArray:
-    """Cholesky factor, in units of each feature; a growing ridge for collinear features."""
+    """Return a Cholesky factor in units of each feature; collinear features get a growing ridge."""
     diagonal = np.diag_indices_from(matrix)
     scale = np.sqrt(matrix[diagonal])
     scale[scale == 0] = 1
@@ -418,13 +461,13 @@ class SolverOptions:
 class _PathProblem:
     """One problem of a path: its objective over all rows, and over a sample of them.
 
-    ``sample`` is None if the rows are too few for a sample, or if it has no rewards.
+    ``on_sample`` is None if the rows are too few for a sample, or if the sample has no rewards.
     """
 
-    full: Any
-    sample: LinearObjective | None
-    preconditioner: Preconditioner
-    value_at_zero: float
+    on_all_rows: Any
+    on_sample: LinearObjective | None
+    preconditioner: Preconditioner  # for equal scores of all experts
+    value_at_zero: float  # of the objective at W = 0, on the sample if there is one
 
 
 class LinearPath:
@@ -473,65 +516,68 @@ class LinearPath:
         """
         problem = self._problem(targets, options)
         if start is None:
-            warm_start = self._warm_start(problem, self._known_solution(problem), options)
+            warm_start = self._warm_start(problem, self._last_solution(problem), options)
             start = warm_start.W
-            if problem.sample is not None:
+            if problem.on_sample is not None:
                 start = self._start_from_sample(
-                    problem.sample, warm_start, warm_start.sample_tol, options.max_iter
+                    problem.on_sample, warm_start, warm_start.sample_tol, options.max_iter
                 )
         else:
             warm_start = self._warm_start(problem, start, options)
         solution = minimise(
-            problem.full,
+            problem.on_all_rows,
             warm_start.preconditioner,
             start,
             options.tol,
-            options.max_iter - warm_start.spent,
+            options.max_iter - warm_start.n_iter,
             problem.value_at_zero,
         )
-        return self._take_solution(solution, warm_start)
+        return self._keep_solution(solution, warm_start)
 
     def search_step(self, targets: Targets, options: SolverOptions, search_tol: float) -> Minimum:
-        """Minimise F as one step of a search: starting from the last step, and less closely."""
+        """Minimise F for one candidate of a search, starting from the solution of the last candidate.
+
+        The tolerance is ``search_tol``, as a share of what is learned. Where neighbours have proved to be
+        good starts, the start itself is returned, without an evaluation over all rows.
+        """
         problem = self._problem(targets, options)
-        warm_start = self._warm_start(problem, self._known_solution(problem), options)
-        max_iter = options.max_iter
-        if problem.sample is None:
+        warm_start = self._warm_start(problem, self._last_solution(problem), options)
+        if problem.on_sample is None:
             tol = max(options.tol, min(search_tol, FINE))
             solution = minimise(
-                problem.full,
+                problem.on_all_rows,
                 warm_start.preconditioner,
                 warm_start.W,
                 tol,
-                max_iter - warm_start.spent,
+                options.max_iter - warm_start.n_iter,
                 problem.value_at_zero,
             )
-            return self._take_solution(solution, warm_start)
+            return self._keep_solution(solution, warm_start)
 
-        has_last_step = self.solution is not None
+        has_neighbour = self.solution is not None
         # The differences between the sample's solutions must be finer than the tolerance of the search.
         start = self._start_from_sample(
-            problem.sample, warm_start, search_tol / 10, max_iter, problem.value_at_zero
+            problem.on_sample, warm_start, search_tol / 10, options.max_iter, problem.value_at_zero
         )
         if self._n_unchecked > 0:
             self._n_unchecked -= 1
             self.solution = start
             return Minimum(start, np.nan, 0, True)
         solution = minimise(
-            problem.full,
+            problem.on_all_rows,
             warm_start.preconditioner,
             start,
             search_tol,
-            max_iter,
+            options.max_iter,
             problem.value_at_zero,
         )
-        if has_last_step and solution.gap <= search_tol / 4:
+        if has_neighbour and solution.gap <= search_tol / 4:
             self._n_unchecked = UNCHECKED_STARTS
         self.solution = solution.W
         return solution
 
     def reusable(self, options: LossParameters) -> Targets | None:
-        """The last targets, if these options differ from the last ones in nothing but margins."""
+        """Return the last targets if these options differ from the last ones in nothing but margins."""
         last_options = self._last_options
         self._last_options = tuple(getattr(options, name) for name in SHARED)
         if last_options != self._last_options:
@@ -539,32 +585,32 @@ class LinearPath:
         return self._last_targets
 
     def _problem(self, targets: Targets, options: SolverOptions) -> _PathProblem:
-        """The objectives of a problem, and the preconditioner at equal scores."""
+        """Return the objectives of a problem, and its preconditioner."""
         loss = self._row_loss(targets)
         curvature = targets.curvature_of(targets.rewards.sum(axis=0))
         alpha = options.alpha
         fit_intercept = options.fit_intercept
         preconditioner = Preconditioner(self.moments, curvature, alpha, fit_intercept)
         if hasattr(self.X, "objective"):
-            # Features that are spread over several processes sum up the loss there.
-            full = self.X.objective(loss, alpha, fit_intercept)
+            # The rows of X are spread over several processes, and each of them sums the loss of its own.
+            on_all_rows = self.X.objective(loss, alpha, fit_intercept)
         else:
-            full = LinearObjective(self.X, loss, alpha, fit_intercept, options.threads)
-        sample = self._sample_objective(loss, options)
+            on_all_rows = LinearObjective(self.X, loss, alpha, fit_intercept, options.threads)
+        on_sample = self._sample_objective(loss, options)
         if self._value_at_zero is None:
-            smaller = full
-            if sample is not None:
-                smaller = sample
-            self._value_at_zero = smaller(np.zeros(smaller.shape))[0]
-        return _PathProblem(full, sample, preconditioner, self._value_at_zero)
+            cheapest = on_all_rows
+            if on_sample is not None:
+                cheapest = on_sample
+            self._value_at_zero = cheapest(np.zeros(cheapest.shape))[0]
+        return _PathProblem(on_all_rows, on_sample, preconditioner, self._value_at_zero)
 
     def _row_loss(self, targets: Targets) -> RowLoss:
-        """The loss with experts first; neighbours that share rewards share the arrays."""
+        """Return the loss with experts first; neighbours that share rewards share the arrays."""
         last = self._last_targets
         if last is not None and self._last_loss is not None and last.rewards is targets.rewards:
             loss = replace(self._last_loss, groups=margin_groups(targets.margins))
         else:
-            # Other rewards make another problem: what was known about the last one does not hold.
+            # Other rewards make another problem, to which nothing that was computed applies.
             self._n_unchecked = 0
             self._value_at_zero = None
             loss = row_loss(targets, self.X.dtype)
@@ -573,7 +619,7 @@ class LinearPath:
         return loss
 
     def _sample_objective(self, loss: RowLoss, options: SolverOptions) -> LinearObjective | None:
-        """The objective on the sample; None if there is no sample, or it has no rewards."""
+        """Return the objective on the sample; None if there is no sample, or it has no rewards."""
         if not self.sampled:
             return None
         weight = float(loss.rewards[:, self.rows].sum())
@@ -584,27 +630,27 @@ class LinearPath:
             self.sample, sample_loss, options.alpha, options.fit_intercept, options.threads
         )
 
-    def _known_solution(self, problem: _PathProblem) -> FloatArray | None:
-        """The last solution on the rows that are solved first; None for the first problem."""
-        if problem.sample is None:
+    def _last_solution(self, problem: _PathProblem) -> FloatArray | None:
+        """Return the last solution on the sample, or on all rows; None for the first problem."""
+        if problem.on_sample is None:
             return self.solution
         return self.sample_solution
 
     def _warm_start(
-        self, problem: _PathProblem, known: FloatArray | None, options: SolverOptions
+        self, problem: _PathProblem, neighbour: FloatArray | None, options: SolverOptions
     ) -> WarmStart:
-        """Preconditioner and start on the sample, or where there is none, on all rows."""
-        if problem.sample is None:
-            objective = problem.full
+        """Return the start on the sample, or where there is none, on all rows."""
+        if problem.on_sample is None:
+            objective = problem.on_all_rows
         else:
-            objective = problem.sample
+            objective = problem.on_sample
         return make_warm_start(
             objective,
             problem.preconditioner,
             self.moments,
-            known,
+            neighbour,
             options.max_iter,
-            sees_all_rows=problem.sample is None,
+            sees_all_rows=problem.on_sample is None,
         )
 
     def _start_from_sample(
@@ -615,7 +661,10 @@ class LinearPath:
         max_iter: int,
         reference: float = 0.0,
     ) -> FloatArray:
-        """Solve the sample, and move the last solution by what has changed on the sample."""
+        """Solve the sample; return the last solution plus what has changed on the sample.
+
+        Without a last solution, that of the sample is the start.
+        """
         last_sample_solution = self.sample_solution
         self.sample_solution = minimise(
             sample, warm_start.preconditioner, warm_start.W, tol, max_iter, reference
@@ -624,20 +673,23 @@ class LinearPath:
             return self.sample_solution
         return self.solution + self.sample_solution - last_sample_solution
 
-    def _take_solution(self, solution: Minimum, warm_start: WarmStart) -> Minimum:
-        """Keep a solution over all rows as the start of the next step; count what its start took, too."""
+    def _keep_solution(self, solution: Minimum, warm_start: WarmStart) -> Minimum:
+        """Keep a solution over all rows as the start of the next problem."""
         self._n_unchecked = 0
         self.solution = solution.W
-        return warm_start.with_spent(solution)
+        return warm_start.with_iterations(solution)
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Preconditioner and start of a solver, and the iterations over all rows ``spent`` on finding them."""
+    """Where to start a solver, and with which preconditioner.
+
+    ``n_iter`` is the number of iterations over all rows that finding the start took.
+    """
 
     preconditioner: Preconditioner
     W: FloatArray
-    spent: int = 0
+    n_iter: int = 0
 
     @property
     def sample_tol(self) -> float:
@@ -646,52 +698,74 @@ class WarmStart:
             return SAMPLE_TOL
         return MANY_TOL
 
-    def with_spent(self, solution: Minimum) -> Minimum:
-        """A solution over all rows that began here; what was spent before counts as iterations."""
-        return replace(solution, n_iter=solution.n_iter + self.spent)
+    def with_iterations(self, solution: Minimum) -> Minimum:
+        """Return a solution that was found from here, with the iterations of the start counted, too."""
+        return replace(solution, n_iter=self.n_iter + solution.n_iter)
 
 
 def make_warm_start(
     objective: Any,
     preconditioner: Preconditioner,
     moments: FloatArray,
-    known: FloatArray | None,
+    neighbour: FloatArray | None,
     max_iter: int,
     sees_all_rows: bool,
 ) -> WarmStart:
-    """Start at ``known``, the solution of a neighbour, or near the solution that is sought.
+    """Choose where to start the minimisation of an objective, and improve its preconditioner.
 
-    With many experts the preconditioner gets the curvature between them near the solution; the hinge has
-    none.
+    The start is ``neighbour``, the solution of a similar problem, if there is one. Otherwise it is zero for
+    a smooth loss, and a rough solution of a smooth problem for the hinge and with many experts.
+
+    With more than ``MANY`` experts the preconditioner is made again with the curvature between their scores
+    at the start. At zero, for which the given one is made, they would all be alike.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+        What is minimised over weights (p, d + 1), on the sample or on all rows.
+    preconditioner : Preconditioner
+        That of zero weights, with one curvature for all experts.
+    moments : array of shape (d + 1, d + 1) or (d + 1,)
+        Second moments of the features.
+    neighbour : array of shape (p, d + 1) or None
+        Solution of a similar problem.
+    max_iter : int
+        Largest number of iterations for a rough solution.
+    sees_all_rows : bool
+        Whether the objective is that of all rows, so that iterations count.
     """
     loss: Any = objective.loss
     zero = np.zeros(objective.shape)
     if loss.surrogate.form == "hinge":
-        if known is None:
+        start = neighbour
+        if start is None:
             # At zero all scores tie, which is a kink of the hinge: start at the logistic solution.
             logistic = replace(loss, surrogate=Surrogate("comp_sum", 1.0))
-            smooth = replace(objective, loss=logistic)
-            known = minimise(smooth, preconditioner, zero, 1e-3, max_iter).W
-        return WarmStart(preconditioner, known)
+            smooth_objective = replace(objective, loss=logistic)
+            start = minimise(smooth_objective, preconditioner, zero, 1e-3, max_iter).W
+        return WarmStart(preconditioner, start)
     if objective.shape[0] <= MANY:
-        if known is None:
-            known = zero
-        return WarmStart(preconditioner, known)
+        if neighbour is None:
+            return WarmStart(preconditioner, zero)
+        return WarmStart(preconditioner, neighbour)
 
-    spent = 0
-    if known is None:
+    start = neighbour
+    n_iter = 0
+    if start is None:
         rough = minimise(objective, preconditioner, zero, ROUGH_TOL, max_iter)
-        known = rough.W
+        start = rough.W
         if sees_all_rows:
-            spent = rough.n_iter
-    between = curvature_between(objective.X, loss, known)
-    if np.isfinite(between).all() and between.trace() > 0:
-        preconditioner = Preconditioner(moments, between, objective.alpha, objective.fit_intercept)
-    return WarmStart(preconditioner, known, spent)
+            n_iter = rough.n_iter
+    curvature = curvature_between(objective.X, loss, start)
+    if np.isfinite(curvature).all() and curvature.trace() > 0:
+        preconditioner = Preconditioner(
+            moments, curvature, objective.alpha, objective.fit_intercept
+        )
+    return WarmStart(preconditioner, start, n_iter)
 
 
 def curvature_between(X: Any, loss: RowLoss, W: FloatArray) -> FloatArray:
-    """Curvature (p, p) of the loss between the scores of experts at W, estimated from a few rows."""
+    """Estimate the curvature (p, p) of the loss between the scores of p experts at W, from few rows."""
     n_experts, n = loss.rewards.shape
     # Fewer rows for more experts, so that the estimate costs little beside an evaluation.
     most_rows = min(MOST_ROWS, PAIRS // n_experts**2, n // 8)

@@ -90,7 +90,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     average_rows: float = 0.0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the stack.
+        """Return the parameters of the stack.
 
         Parameters
         ----------
@@ -162,6 +162,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         known_costs: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Policy:
+        """Fit the members, and combine them by a blend or by the final estimator."""
         members = self._members()
         folds = self._folds(costs, sample_weight)
         predictions = self._held_out_predictions(
@@ -169,6 +170,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         )
         self.estimators_ = [_fit_member(member, X, costs, sample_weight) for member in members]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
+        # Only one of the two ways to combine members sets these.
         self.weights_: FloatArray | None = None
         self.held_out_: IntArray | None = None
         self.held_out_costs_: FloatArray | None = None
@@ -176,7 +178,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         if self.final_estimator is None:
             return self._fit_blend(policies, predictions, folds, X, costs, sample_weight)
 
-        # The members' distributions side by side, as features of the last router.
+        # The members' distributions (members, n, p) side by side are features (n, members * p).
         rows = np.sort(np.concatenate([held_out for _, held_out in folds]))
         features = predictions[:, rows].transpose(1, 0, 2).reshape(len(rows), -1)
         final = clone(self.final_estimator)
@@ -193,16 +195,19 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         known_costs: Mapping[str, FloatArray],
     ) -> FloatArray:
-        """Costs or distributions (members, n, p) by members that have not seen the row."""
+        """Return predictions (members, n, p) by members that were fitted without the row's fold.
+
+        They are expected costs for a blend, and distributions for a final estimator.
+        """
         predictions = np.empty((len(members), *costs.shape), X.dtype)
         names = [name for name, _ in self.estimators or ()]
-        fresh = list(range(len(members)))
+        numbers_to_fit = list(range(len(members)))
         for number, name in enumerate(names):
             if name in known_costs:
                 predictions[number] = known_costs[name]
-                fresh.remove(number)
+                numbers_to_fit.remove(number)
         predicts_costs = self.final_estimator is None
-        tasks = [(number, fold) for fold in folds for number in fresh]
+        tasks = [(number, fold) for fold in folds for number in numbers_to_fit]
         fold_predictions = Parallel(n_jobs=self.n_jobs)(
             delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, predicts_costs)
             for number, fold in tasks
@@ -221,35 +226,39 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         costs: FloatArray,
         sample_weight: FloatArray | None,
     ) -> Policy:
-        """Blend the expected costs of the members; also sets what the blend expects of held-out rows."""
+        """Fit the weights of a blend; return its policy, and set what it expects of held-out rows.
+
+        The blend's differences between experts and its level (the mean over experts) have weights of their
+        own: only differences decide, and some members know nothing of the level.
+        """
         weights, means, self.held_out_ = blend(
             predictions, costs, sample_weight, folds, self.average_rows, self._ranks
         )
         self.weights_ = weights
         levels = level_weights(policies, X[:1])
 
-        covered = np.concatenate([held_out for _, held_out in folds])
-        mean_predictions = np.broadcast_to(means, (1, len(covered), means.size))
-        members = np.concatenate([predictions[:, covered], mean_predictions])
+        rows = np.concatenate([held_out for _, held_out in folds])
+        mean_predictions = np.broadcast_to(means, (1, len(rows), means.size))
+        members = np.concatenate([predictions[:, rows], mean_predictions])
         differences = np.tensordot(weights, _differences(members), 1)
         row_levels = np.tensordot(levels, members.mean(axis=2, keepdims=True), 1)
         held_out_costs = np.full(costs.shape, np.nan)
-        held_out_costs[covered] = differences + row_levels
+        held_out_costs[rows] = differences + row_levels
         self.held_out_costs_ = held_out_costs
 
         constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
         return BlendPolicy([*policies, constant], weights.astype(X.dtype), levels.astype(X.dtype))
 
     def _folds(self, costs: FloatArray, sample_weight: FloatArray | None) -> list[Any]:
-        """The rows that members see, and those that are held out, of each fold."""
+        """Return the training rows and the held-out rows of each fold, checked."""
         folds = list(self._splitter(len(costs)).split(costs))
-        covered = np.concatenate([held_out for _, held_out in folds])
-        if np.bincount(covered, minlength=len(costs)).max() > 1:
+        held_out_rows = np.concatenate([held_out for _, held_out in folds])
+        if np.bincount(held_out_rows, minlength=len(costs)).max() > 1:
             raise invalid("cv", "must not hold out a row more than once.")
         has_weight = weights_or_ones(sample_weight, len(costs)) > 0
         is_known = ~np.isnan(costs) & has_weight[:, None]
-        for seen, _ in folds:
-            unknown = np.flatnonzero(~is_known[seen].any(axis=0))
+        for train, _ in folds:
+            unknown = np.flatnonzero(~is_known[train].any(axis=0))
             if unknown.size:
                 raise InvalidInputError(
                     f"every expert must be asked in the rows outside of each fold; expert "
@@ -259,7 +268,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return folds
 
     def _splitter(self, n: int) -> Any:
-        """What divides n rows into folds."""
+        """Return the splitter that divides n rows into folds."""
         if isinstance(self.cv, bool) or not isinstance(self.cv, (int, np.integer)):
             return check_cv(self.cv)
         if n < 3:
@@ -273,7 +282,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return KFold(min(int(self.cv), n), shuffle=True, random_state=rng)
 
     def _members(self) -> list[BaseRouter]:
-        """The unfitted members, checked."""
+        """Return the unfitted members, checked."""
         if self.estimators is None:
             return [LinearRouter(), CostRegressionRouter(), KNNRouter()]
         if len(self.estimators) == 0:
@@ -295,9 +304,9 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
 
 def _fit_member(member: BaseRouter, X: Any, costs: FloatArray, weight: Any) -> BaseRouter:
-    """A fitted copy of a member, without warnings about the data.
+    """Fit a copy of a member, without warnings about the data.
 
-    What one member cannot learn from them, another one may.
+    What one member cannot learn from the data, another one may.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateDataWarning)
@@ -313,10 +322,10 @@ def _predict_fold(
     sample_weight: FloatArray | None,
     predicts_costs: bool,
 ) -> FloatArray:
-    """Costs or distributions (n_held_out, n_experts) of a member fitted without the held-out rows."""
-    seen, held_out = fold
-    weight = weights_of(sample_weight, seen)
-    policy = _fit_member(member, X[seen], costs[seen], weight).policy_
+    """Fit a member without the held-out rows, and predict their costs or distributions (n_test, p)."""
+    train, held_out = fold
+    weight = weights_of(sample_weight, train)
+    policy = _fit_member(member, X[train], costs[train], weight).policy_
     if predicts_costs:
         return believed_costs(policy, X[held_out])
     return policy.predict_proba(X[held_out])
@@ -330,16 +339,17 @@ def blend(
     average_rows: float = 0.0,
     ranks: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Find the weights with which expected costs of several members are blended.
+    """Find the weights with which the expected costs of several members are blended.
 
-    Minimises over ``v >= 0``
+    For row i, expert k and member m, let ``c_ik`` be the cost and ``e_mik`` the expected one, both minus
+    their mean over the experts that were asked in the row: only differences between experts decide. The
+    last member expects the mean cost of each expert in every row. Minimises over ``v >= 0``
 
-        sum_ik w_i (c_ik - sum_m v_m e_mik)^2,
+        sum_ik w_i (c_ik - sum_m v_m e_mik)^2.
 
-    with costs c and predictions e as differences to their row's mean over the experts that were asked;
-    the last member are the mean costs. With missing costs the means are over different rows, and an
-    expert that was asked about easy ones alone looks cheap: then an offset ``b_k`` per expert is fitted
-    with the weights instead of means.
+    With missing costs the mean costs are over different rows, and an expert that was asked about easy rows
+    alone looks cheap. Then an offset ``b_k`` per expert is fitted together with the weights, in place of
+    the mean costs.
 
     With ``average_rows`` a, the penalty
 
@@ -351,12 +361,15 @@ def blend(
     Parameters
     ----------
     predictions : array of shape (members, n, p)
-        Expected costs of rows that the member has not seen.
+        Expected costs by members that have not seen the row.
     costs : array of shape (n, p)
         NaN where unknown.
     sample_weight : array of shape (n,) or None
-    folds : sequence of (seen rows, held-out rows)
+        Weights of the rows.
+    folds : sequence of (training rows, held-out rows)
+        Rows that no fold holds out have no part in the weights.
     average_rows : float, default=0.0
+        Strength of the penalty.
     ranks : array of shape (p,), default=None
         Decide ties, as in ``cheapest_expected``.
 
@@ -367,34 +380,35 @@ def blend(
     means : array of shape (p,)
         The mean costs.
     choices : array of shape (n,)
-        The choice for each held-out row, with weights from the other folds, or from its own if it is the
-        only one; -1 for rows in no fold.
+        The expert chosen for each held-out row, with weights from the other folds (or from the same one if
+        there is only one); -1 for rows in no fold.
     """
     row_weight = weights_or_ones(sample_weight, len(costs))
     fit_weights = _fit_with_means
     if np.isnan(costs).any():
         fit_weights = _fit_with_offsets
 
-    covered = np.sort(np.concatenate([held_out for _, held_out in folds]))
+    def fit_on(rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        return fit_weights(predictions[:, rows], costs[rows], row_weight[rows], average_rows)
+
+    all_held_out = np.sort(np.concatenate([held_out for _, held_out in folds]))
     choices = np.full(len(costs), -1, np.intp)
     for _, held_out in folds:
-        rows = held_out
-        if len(folds) > 1:
-            rows = np.setdiff1d(covered, held_out)
-        weights, means = fit_weights(
-            predictions[:, rows], costs[rows], row_weight[rows], average_rows
-        )
-        expected = np.tensordot(weights[:-1], _differences(predictions[:, held_out]), 1)
-        expected = expected + weights[-1] * (means - means.mean())
-        choices[held_out] = cheapest_expected(expected + means.mean(), ranks)
-    weights, means = fit_weights(
-        predictions[:, covered], costs[covered], row_weight[covered], average_rows
-    )
+        # The weights must not have seen the rows for which they choose.
+        if len(folds) == 1:
+            weights, means = fit_on(held_out)
+        else:
+            weights, means = fit_on(np.setdiff1d(all_held_out, held_out))
+        differences = np.tensordot(weights[:-1], _differences(predictions[:, held_out]), 1)
+        differences = differences + weights[-1] * _differences(means)
+        # The level changes no choice; experts tie if they differ by rounding, which is relative to it.
+        choices[held_out] = cheapest_expected(differences + means.mean(), ranks)
+    weights, means = fit_on(all_held_out)
     return weights, means, choices
 
 
 def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
-    """Weights (members + 1,) of the level of the costs: equal among members that have learned costs.
+    """Return the weights (members + 1,) of the level of the costs: equal for members that learn costs.
 
     If none has, the level is that of the mean costs, which come last.
     """
@@ -408,12 +422,12 @@ def level_weights(policies: Sequence[Policy], X: Any) -> FloatArray:
 
 
 def _differences(costs: FloatArray) -> FloatArray:
-    """Costs (..., p) minus their mean over the experts."""
+    """Return costs (..., p) minus their mean over the experts."""
     return costs - costs.mean(axis=-1, keepdims=True)
 
 
 def _known_differences(costs: FloatArray, is_known: BoolArray) -> FloatArray:
-    """Costs (n, p) minus their mean over the experts that are known; 0 for the others."""
+    """Return costs (n, p) minus their mean over the experts that are known; 0 for the others."""
     n_known = np.maximum(is_known.sum(axis=-1, keepdims=True), 1)
     means = np.where(is_known, costs, 0).sum(axis=-1, keepdims=True) / n_known
     return np.where(is_known, costs - means, 0)
@@ -422,7 +436,7 @@ def _known_differences(costs: FloatArray, is_known: BoolArray) -> FloatArray:
 def _fit_with_means(
     predictions: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights (members + 1,) of the members and of the mean costs, and these means (p,)."""
+    """Fit weights (members + 1,) of the members and of the mean costs; also return these means (p,)."""
     means = mean_costs(costs, sample_weight)
     columns = np.concatenate([predictions, np.broadcast_to(means, (1, *costs.shape))])
     problem = _least_squares(columns, costs, sample_weight)
@@ -434,7 +448,10 @@ def _fit_with_means(
 def _fit_with_offsets(
     predictions: FloatArray, costs: FloatArray, sample_weight: FloatArray, average_rows: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The same with missing costs: the differences between means are fitted within rows."""
+    """Fit weights and means where costs are missing: an offset per expert, fitted within rows.
+
+    Returns the weights (members + 1,), 1 for the offsets, and the offsets as means (p,).
+    """
     n_members = len(predictions)
     n_experts = costs.shape[1]
     means = mean_costs(costs, sample_weight)
@@ -465,7 +482,7 @@ class _LeastSquares:
     target: FloatArray
 
     def drawn_to_average(self, n_members: int, strength: float) -> _LeastSquares:
-        """The problem with one more row per member, which draws its weight towards ``s_m u_m``.
+        """Return the problem with one more row per member, which draws its weight towards ``s_m u_m``.
 
         Without other members, member m would get the weight ``u_m = e_m . c / |e_m|^2``, and would
         explain the squares ``u_m e_m . c``; ``s_m`` is its share of the sum of these.
@@ -488,7 +505,7 @@ class _LeastSquares:
 def _least_squares(
     predictions: FloatArray, costs: FloatArray, sample_weight: FloatArray
 ) -> _LeastSquares:
-    """Least squares on differences, reduced by QR to as many rows as columns."""
+    """Make the least-squares problem of cost differences, reduced by QR to as many rows as columns."""
     is_known = ~np.isnan(costs)
     root = np.sqrt(sample_weight)[:, None]
     target = (root * _known_differences(costs, is_known)).ravel()
@@ -502,7 +519,10 @@ def _least_squares(
 def products(
     expected: FloatArray, costs: FloatArray, sample_weight: FloatArray | None
 ) -> FloatArray:
-    """Products (3,) of differences in expected cost and in cost: e.c, e.e and c.c, summed over rows."""
+    """Return the products (3,) e.c, e.e and c.c, summed over rows, from which ``explained`` follows.
+
+    With e and c the expected and the true costs (n, p), minus their row's mean over the known experts.
+    """
     is_known = ~np.isnan(costs)
     weight = weights_or_ones(sample_weight, len(costs))[:, None]
     e = _known_differences(expected.astype(np.float64), is_known)
@@ -511,7 +531,7 @@ def products(
 
 
 def explained(sums: FloatArray) -> float:
-    """Share of the squared differences in cost that the estimates explain, times the best factor.
+    """Return the share of the squared differences in cost that the estimates explain, scaled at best.
 
     ``sums`` are the ``products``; the share is ``(e.c)^2 / (e.e * c.c)``.
 
@@ -525,7 +545,7 @@ def explained(sums: FloatArray) -> float:
 
 
 def _or_means(weights: FloatArray) -> FloatArray:
-    """The weights, without those that are rounding; the mean costs alone where all are 0."""
+    """Set weights that are only rounding to 0; if all are, give the mean costs, which come last, 1."""
     weights = np.where(weights > OUTCOMES, weights, 0.0)
     if not weights.any():
         weights[-1] = 1.0

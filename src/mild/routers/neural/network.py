@@ -26,10 +26,32 @@ BLOCK = 4096
 
 
 class Problem:
-    """Rows of X with their targets, split into ``train`` and ``validation`` (row indices).
+    """The training data of a network, on its device, with the loss and the validation.
 
-    Rows of weight 0 are left out. Rewards are scaled to mean row sum 1 over the training rows. The decoder
-    turns scores into choices for the share of the rows that is held out, drawn by ``seed``.
+    Rewards are scaled to mean row sum 1 over the training rows.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, n_features)
+        Features.
+    costs : array of shape (n, n_experts)
+        NaN where unknown.
+    sample_weight : array of shape (n,) or None
+        Weights of the rows; rows of weight 0 are left out.
+    targets : Targets
+        What the loss needs besides the scores.
+    decoder : Decoder
+        Turns scores into choices, for the deferral loss of validation rows.
+    held_out : float
+        Share of the rows that is held out for validation.
+    seed : int
+        Decides which rows are held out, and the order of the others in every epoch.
+    device : torch.device
+        Where the network is trained.
+
+    Attributes
+    ----------
+    train, validation : arrays of row indices
     """
 
     def __init__(
@@ -61,25 +83,25 @@ class Problem:
             self._asked = torch.from_numpy(targets.asked).to(device)
         self._scale = self._optional_tensor(targets.scale)
         self._offset = self._optional_tensor(targets.offset)
-        self._own_offset = self._optional_tensor(targets.own_offset)
+        self._label_offset = self._optional_tensor(targets.label_offset)
         self._resident: Tensor | None = None
         if self._fits_on_accelerator():
             self._resident = as_input(X, device)
 
     def _scaled_rewards(self) -> FloatArray:
-        """Rewards (n, p) whose mean row sum over the training rows is 1."""
+        """Return rewards (n, p) whose mean row sum over the training rows is 1."""
         total = float(self.targets.rewards[self.train].sum())
         if total <= 0:
             return self.targets.rewards
         return self.targets.rewards * (len(self.train) / total)
 
     def _fits_on_accelerator(self) -> bool:
-        """Whether all of X is kept on the device, which is no CPU."""
+        """Whether to keep all of X on the device, because it is an accelerator with enough memory."""
         is_sparse = hasattr(self.X, "toarray")
         return self.device.type != "cpu" and not is_sparse and 4 * self.X.size <= RESIDENT
 
     def _split(self, held_out: float) -> tuple[IntArray, IntArray]:
-        """Rows to train on and rows held out; resampling applies to the former alone."""
+        """Return the rows to train on and the rows held out; resampling applies to the former alone."""
         resampled = self.targets.sample_weight
         rows = np.flatnonzero(self._weight > 0)
         order = np.random.default_rng([self.seed, 0]).permutation(rows)
@@ -93,46 +115,46 @@ class Problem:
         return train, validation
 
     def _tensor(self, values: FloatArray) -> Tensor:
-        """Values in float32 on the device."""
+        """Return values in float32 on the device."""
         return torch.from_numpy(np.array(values, dtype=np.float32)).to(self.device)
 
     def _optional_tensor(self, values: FloatArray | None) -> Tensor | None:
-        """Values in float32 on the device, if there are any."""
+        """Return values in float32 on the device; None if there are none."""
         if values is None:
             return None
         return self._tensor(values)
 
     def _index(self, rows: IntArray) -> Tensor:
-        """Row indices on the device."""
+        """Return row indices on the device."""
         return torch.from_numpy(rows).to(self.device)
 
     def inputs(self, rows: IntArray) -> Any:
-        """What the network reads of some rows: features (m, n_features), float32, on the device."""
+        """Return the input of the network for m rows: (m, n_features), float32, on the device."""
         if self._resident is not None:
             return self._resident[self._index(rows)]
         return as_input(self.X[rows], self.device)
 
     def batches(self, size: int, rng: np.random.Generator) -> list[IntArray]:
-        """The training rows in random batches, whose sizes differ by at most one."""
+        """Divide the training rows into random batches, whose sizes differ by at most one."""
         return np.array_split(rng.permutation(self.train), math.ceil(len(self.train) / size))
 
     def losses(self, scores: Tensor, rows: IntArray) -> Tensor:
-        """Loss of each of these rows on their scores (m, n_experts)."""
+        """Return the loss (m,) of each of these rows on their scores (m, n_experts)."""
         index = self._index(rows)
         rewards = self._rewards[index]
         if self._scale is not None:
             scores = scores * self._scale
         if self._offset is not None:
             scores = scores + self._offset
-        if self._own_offset is not None:
-            scores = scores + torch.where(rewards > 0, self._own_offset, 0.0)
+        if self._label_offset is not None:
+            scores = scores + torch.where(rewards > 0, self._label_offset, 0.0)
         asked = None
         if self._asked is not None:
             asked = self._asked[index]
         return mild_loss(scores, rewards, self._margins, self.targets.surrogate, asked=asked)
 
     def validate(self, module: nn.Module) -> dict[str, float]:
-        """Deferral loss and mean surrogate on the rows held out.
+        """Return deferral loss and mean surrogate on the rows held out.
 
         Rows whose chosen expert was never asked are left out of the deferral loss; if that leaves
         none it is infinite. Both are NaN for scores that are not finite.
@@ -155,13 +177,13 @@ class Problem:
         return {"validation_loss": deferral_loss, "validation_surrogate": surrogate}
 
     def _scores(self, module: nn.Module, rows: IntArray) -> Tensor:
-        """Scores (m, n_experts) of rows, in blocks."""
+        """Return the scores (m, n_experts) of m rows, computed in blocks."""
         blocks = np.array_split(rows, max(1, math.ceil(len(rows) / BLOCK)))
         return torch.cat([module(self.inputs(block)).float() for block in blocks])
 
 
 def as_input(rows: Any, device: torch.device) -> Tensor:
-    """Dense or CSR rows as a float32 tensor on the device; always a copy."""
+    """Return dense or CSR rows as a float32 tensor on the device; always a copy."""
     if hasattr(rows, "toarray"):
         rows = rows.toarray()
     # Overflow to infinity is reported by training.
@@ -186,7 +208,7 @@ def check_output(scores: Any, n_rows: int, n_experts: int) -> None:
 
 
 def find_device(name: Any) -> torch.device:
-    """The device of this name; "auto" is a CUDA device if there is one, else the CPU."""
+    """Return the device of this name; "auto" is a CUDA device if there is one, else the CPU."""
     if isinstance(name, str) and name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -203,9 +225,10 @@ def find_device(name: Any) -> torch.device:
 
 
 def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Sequential:
-    """``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``, the last layer initialised to 0.
+    """Return a ReLU network ``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``.
 
-    All experts start equal, so that permuting them permutes the trained network.
+    The last layer is initialised to 0: all experts start equal, so that permuting them permutes the trained
+    network.
     """
     widths = [n_features, *map(int, hidden), n_experts]
     layers: list[nn.Module] = []
@@ -219,7 +242,7 @@ def perceptron(n_features: int, hidden: Sequence[int], n_experts: int) -> nn.Seq
 
 
 def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Module:
-    """The network to train, in float32 on the problem's device; a given module is copied."""
+    """Return the network to train, in float32 on the problem's device; a module is copied."""
     n_features = problem.n_features
     n_experts = problem.n_experts
     network = _new_network(module, hidden, n_features, n_experts)
@@ -232,7 +255,7 @@ def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Mod
 
 
 def _new_network(module: Any, hidden: Sequence[int], n_features: int, n_experts: int) -> nn.Module:
-    """A perceptron, a copy of the given network, or what the given callable returns."""
+    """Return a perceptron, a copy of the user's module, or what the user's callable returns."""
     if module is None:
         return perceptron(n_features, hidden, n_experts)
     if isinstance(module, nn.Module):
@@ -261,12 +284,12 @@ def warm_start(module: nn.Module, policy: ScorePolicy) -> None:
 
 
 def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    """The shape of each tensor."""
+    """Return the shape of each tensor."""
     return {name: tensor.shape for name, tensor in weights.items()}
 
 
 def perceptron_policy(module: nn.Module, decoder: Decoder) -> PerceptronPolicy:
-    """The built-in network as NumPy arrays: it decides without torch."""
+    """Return the policy of a perceptron, as NumPy arrays: it decides without torch."""
     arrays = [value.detach().cpu().numpy().copy() for value in module.parameters()]
     return PerceptronPolicy(arrays[::2], arrays[1::2], decoder)
 
@@ -312,7 +335,7 @@ class ModulePolicy(ScorePolicy):
         return self.module.state_dict()
 
     def with_experts(self, experts: IntArray) -> ModulePolicy:
-        """The module still scores every expert; the decision is between these."""
+        """Return a policy that decides between these experts; the module still scores all of them."""
         changed = copy.copy(self)
         changed.decoder = self.decoder.with_experts(experts)
         changed.n_experts = len(experts)

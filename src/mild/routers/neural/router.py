@@ -123,13 +123,9 @@ class NeuralRouter(NetworkRouter):
     warm_start: bool = False
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> ScorePolicy:
-        try:
-            importlib.import_module("torch")
-        except ImportError as error:
-            raise MissingExtraError(
-                f"NeuralRouter needs torch, which is not installed; run: {install_hint('neural')}."
-            ) from error
-        # Imported here: these modules import torch.
+        """Train a network, and return the policy of its best epoch."""
+        _check_torch()
+        # Imported here, because these modules import torch.
         from mild.routers.neural import network, training
 
         seed = self._seed()
@@ -153,7 +149,7 @@ class NeuralRouter(NetworkRouter):
             if self.warm_start and hasattr(self, "policy_"):
                 network.warm_start(module, self.policy_)
             run = training.Run()
-            if problem.n_experts > 1:
+            if problem.n_experts > 1:  # with one expert there is nothing to learn
                 run = self._train(module, problem, reseed)
         module.eval()
         if run.diverged:
@@ -171,7 +167,7 @@ class NeuralRouter(NetworkRouter):
         return network.ModulePolicy(module, decoder, X.shape[1], int(self.batch_size), device)
 
     def _train(self, module: Any, problem: Any, reseed: Callable[[int], None]) -> Any:
-        """Train the network in place, and leave it at its best epoch."""
+        """Train the network in place; return the ``Run``, with the network at its best epoch."""
         from mild.routers.neural import training  # imports torch
 
         optimizer = training.make_optimizer(
@@ -205,7 +201,7 @@ class NeuralRouter(NetworkRouter):
                 raise InvalidInputError(reason, parameter="hidden")
 
     def _seed(self) -> int:
-        """A number from ``random_state``."""
+        """Return a seed from ``random_state``."""
         state = self.random_state
         if state is None:
             return int(np.random.SeedSequence().generate_state(1)[0])
@@ -217,3 +213,13 @@ class NeuralRouter(NetworkRouter):
                 f"must be a non-negative integer, a RandomState or None; got {state!r}.",
             )
         return int(state)
+
+
+def _check_torch() -> None:
+    """Raise an error that says how to install torch if it is missing."""
+    try:
+        importlib.import_module("torch")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"NeuralRouter needs torch, which is not installed; run: {install_hint('neural')}."
+        ) from error

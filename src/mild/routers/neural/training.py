@@ -30,9 +30,15 @@ Progress = Callable[[int, int, str], Any]
 
 @dataclass
 class Run:
-    """Epochs run so far, their records, and the weights of the best, counted from 1.
+    """The epochs of a training so far.
 
-    Where no rows are held out, the last epoch is the best, and ``best`` is None.
+    Attributes
+    ----------
+    epoch : number of epochs
+    best_epoch : the best one, counted from 1; the last one where no rows are held out
+    history : the record of each epoch
+    best : weights after the best epoch; None where no rows are held out
+    diverged : whether training stopped because the loss or a weight was not finite
     """
 
     epoch: int = 0
@@ -56,7 +62,7 @@ class Run:
         return self.epoch >= epochs or self.epoch - self.best_epoch >= patience
 
     def _merit(self, epoch: int) -> tuple[float, float]:
-        """Deferral loss; ties are broken by the surrogate."""
+        """Return what is compared between epochs: the deferral loss, and of equal ones the surrogate."""
         record = self.history[epoch - 1]
         return record["validation_loss"], record["validation_surrogate"]
 
@@ -75,7 +81,7 @@ def train_router(
     step_progress: Progress | None = None,
     remedy: str = "",
 ) -> Run:
-    """Train the module of a router in place and leave it at its best epoch.
+    """Train the network of a router in place, and leave it at its best epoch.
 
     Parameters
     ----------
@@ -90,7 +96,8 @@ def train_router(
     reseed : callable
         Seeds the generators that the module draws from.
     schedule : callable, default=None
-        ``schedule(step, steps)`` is the factor of the learning rates at a step, of so many.
+        ``schedule(step, n_steps)`` is the factor by which all learning rates are multiplied at a step,
+        counted from 0. None for constant rates.
     clip : float, default=None
         Largest norm of a step's gradient.
     patience : int, default=None
@@ -103,41 +110,32 @@ def train_router(
     Returns
     -------
     run : Run
-        What was trained.
+        The record of each epoch, and which one was the best.
     """
-    epochs = int(router.epochs)
+    n_epochs = int(router.epochs)
     initial_rates = [group["lr"] for group in optimizer.param_groups]
 
-    def train_on(rows: IntArray) -> Tensor:
-        """One step on a batch; returns its mean loss."""
-        optimizer.zero_grad()
-        scores = module(problem.inputs(rows))
-        check_output(scores, len(rows), problem.n_experts)
-        loss = problem.losses(scores, rows).sum() / len(rows)
-        loss.backward()  # type: ignore[no-untyped-call]
-        if clip is not None:
-            nn.utils.clip_grad_norm_(module.parameters(), clip)
-        optimizer.step()
-        return loss.detach()
+    def set_learning_rates(step: int, n_steps: int) -> None:
+        if schedule is not None:
+            for group, rate in zip(optimizer.param_groups, initial_rates, strict=True):
+                group["lr"] = rate * schedule(step, n_steps)
 
     def run_epoch(epoch: int) -> dict[str, Any]:
-        """All batches of an epoch, counted from 1; returns its record."""
+        """Train on all batches once; ``epoch`` is counted from 1."""
         rng = np.random.default_rng([problem.seed, epoch])
         batches = problem.batches(int(router.batch_size), rng)
         reseed(int(rng.integers(2**63)))
         module.train()
-        steps = epochs * len(batches)
+        n_steps = n_epochs * len(batches)
         first_step = (epoch - 1) * len(batches)
         summed_losses = []
         for step, rows in enumerate(batches, first_step):
-            if schedule is not None:
-                for group, rate in zip(optimizer.param_groups, initial_rates, strict=True):
-                    group["lr"] = rate * schedule(step, steps)
-            loss = train_on(rows)
+            set_learning_rates(step, n_steps)
+            loss = _train_on_batch(module, problem, optimizer, rows, clip)
             summed_losses.append(loss * len(rows))
             if step_progress is not None:
-                message = f"epoch {epoch} of {epochs}, loss {loss:.4f}"
-                step_progress(step + 1, steps, message)
+                message = f"epoch {epoch} of {n_epochs}, loss {loss:.4f}"
+                step_progress(step + 1, n_steps, message)
         n_rows = sum(map(len, batches))
         record: dict[str, Any] = {
             "epoch": epoch,
@@ -151,11 +149,30 @@ def train_router(
     return train_epochs(
         module,
         run_epoch,
-        epochs,
+        n_epochs,
         patience=patience,
         progress=progress,
         remedy=f"Lower lr={float(router.lr):g}{remedy}.",
     )
+
+
+def _train_on_batch(
+    module: nn.Module,
+    problem: Problem,
+    optimizer: torch.optim.Optimizer,
+    rows: IntArray,
+    clip: float | None,
+) -> Tensor:
+    """Take one step of the optimiser on a batch of rows, and return their mean loss before it."""
+    optimizer.zero_grad()
+    scores = module(problem.inputs(rows))
+    check_output(scores, len(rows), problem.n_experts)
+    loss = problem.losses(scores, rows).sum() / len(rows)
+    loss.backward()  # type: ignore[no-untyped-call]
+    if clip is not None:
+        nn.utils.clip_grad_norm_(module.parameters(), clip)
+    optimizer.step()
+    return loss.detach()
 
 
 def train_epochs(
@@ -169,9 +186,26 @@ def train_epochs(
 ) -> Run:
     """Run epochs and leave the module at its best one; the loop of every torch model here.
 
-    ``epoch`` runs one epoch, counted from 1, and returns its record: "loss", and "validation_loss" and
-    "validation_surrogate" where rows are held out. Training stops after ``patience`` epochs without a
-    better validation loss. ``remedy`` is the advice in the error that says that training diverged.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        What ``epoch`` trains in place.
+    epoch : callable
+        ``epoch(number)`` runs one epoch, counted from 1, and returns its record: a dict with "loss", and
+        with "validation_loss" and "validation_surrogate" where rows are held out.
+    epochs : int
+        Largest number of epochs.
+    patience : int, default=None
+        Training stops after this many epochs without a better validation loss; None for no limit.
+    progress : callable, default=None
+        Called as ``progress(done, total, message)`` after every epoch.
+    remedy : str, default="Lower the learning rate."
+        Advice in the error that says that training diverged.
+
+    Returns
+    -------
+    run : Run
+        If training diverged after a good epoch, its weights are kept; if there is none, an error is raised.
     """
     if patience is None:
         patience = epochs
@@ -205,9 +239,10 @@ def _is_finite(record: dict[str, Any], module: nn.Module) -> bool:
 
 
 def learning_rate(step: int, steps: int) -> float:
-    """One cycle (Smith and Topin 2019): the rate of a step, counted from 0, as a share of the largest.
+    """Return the learning rate of a step, counted from 0, as a share of the largest one.
 
-    A cosine from 1/25 up to 1 over the first 30 % of the steps, then one down to almost 0.
+    One cycle (Smith and Topin 2019): a cosine from 1/25 up to 1 over the first 30 % of the steps, then one
+    down to almost 0.
 
     >>> [round(learning_rate(step, 11), 3) for step in (0, 2, 5, 10)]
     [0.04, 0.96, 0.726, 0.0]
@@ -246,7 +281,21 @@ def own_randomness(device: torch.device) -> Iterator[Callable[[int], None]]:
 def make_optimizer(
     parts: Sequence[tuple[nn.Module, float]], weight_decay: float, kind: str = "adamw"
 ) -> torch.optim.Optimizer:
-    """Optimiser of modules, each with its learning rate; weight decay on matrices alone."""
+    """Make an optimiser of several modules.
+
+    Parameters
+    ----------
+    parts : sequence of (module, learning rate)
+        What is trained; parameters that require no gradient are left out.
+    weight_decay : float
+        For matrices; biases and other vectors have none.
+    kind : {"adamw", "adam", "sgd"}, default="adamw"
+        Algorithm.
+
+    Returns
+    -------
+    optimizer : torch.optim.Optimizer
+    """
     groups: list[dict[str, Any]] = []
     for module, rate in parts:
         matrices = []
@@ -265,7 +314,7 @@ def make_optimizer(
     if not groups:
         raise invalid("module", "must have parameters to train; got none.")
 
-    # One kernel for all parameters, where torch has one.
+    # The fused form updates all parameters in one kernel; torch has it for these devices only.
     device_types = {parameter.device.type for group in groups for parameter in group["params"]}
     fused = device_types <= {"cpu", "cuda"}
     if kind == "sgd":
