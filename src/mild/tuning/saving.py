@@ -1,4 +1,4 @@
-"""Save a router with what is known of the table that it was fitted on."""
+"""Save a router, with what is recorded about the table that it was fitted on."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _refuse_terms(terms: CostTerms) -> None:
 def _with_table(
     router: Any, table: OutcomeTable, terms: CostTerms, text: TextFeatures | None
 ) -> Router:
-    """The router with what is known of the table that it was fitted on."""
+    """Return the router with what is recorded about the table that it was fitted on: cost, queries, ..."""
     source = source_of(router)
     step = text
     if step is None:
