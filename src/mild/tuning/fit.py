@@ -135,9 +135,9 @@ def fit_data(
     if task.constant_expert is not None and name != "PricedRouter":
         return fit_constant(task)
     settle_ties(unfitted)
-    step = table_step(table, text, progress)
-    model = standardized(unfitted, is_scaled(standardize, step))
-    fitted = fit_task(task, model, step)
+    text_features = table_step(table, text, progress)
+    model = standardized(unfitted, is_scaled(standardize, text_features))
+    fitted = fit_task(task, model, text_features)
     return FittedData(router_of(fitted, task), fitted.features, task)
 
 

@@ -133,13 +133,13 @@ def make_step(
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures:
-    """Return the unfitted step that makes features of a table's queries or vectors.
+    """Return the unfitted transformer that makes features of a table's queries or vectors.
 
     Parameters
     ----------
-    table : the table; a step that needs queries or vectors which it does not have is refused
-    text : name of the step, or a step, which is copied. None for "hashing", or "vectors" where the table
-        has no queries
+    table : the table; features of queries or vectors that it does not have are refused
+    text : name of the features, or unfitted features, which are copied. None for "hashing", or "vectors"
+        where the table has no queries
     progress : callable(done, total, message) or None
     """
     if text is None:
@@ -151,18 +151,18 @@ def make_step(
             )
         text = "hashing" if table.has_queries else "vectors"
     if isinstance(text, str):
-        step = make_features(text)
+        text_features = make_features(text)
     elif isinstance(text, TextFeatures):
         from sklearn.base import clone
 
-        step = clone(text)
+        text_features = clone(text)
     else:
         raise invalid("text", f"must be a name, or features of mild.features; got {text!r}.")
-    for part in step.parts:
+    for part in text_features.parts:
         if progress is not None and hasattr(part, "progress"):
             part.progress = progress
-    check_input(step, table.has_queries, table.vectors is not None)
-    return step
+    check_input(text_features, table.has_queries, table.vectors is not None)
+    return text_features
 
 
 def table_step(
@@ -170,7 +170,7 @@ def table_step(
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures | None:
-    """``make_step``, or None for a table of numbers, whose vectors are the features."""
+    """Return what ``make_step`` does; None for a table of numbers, which are the features themselves."""
     if table.given_costs is None:
         return make_step(table, text, progress)
     if text not in (None, "vectors"):
@@ -181,11 +181,11 @@ def table_step(
     return None
 
 
-def table_features(table: OutcomeTable, step: TextFeatures | None) -> Any:
-    """Features (n_samples, n_features) of the rows of a table by a fitted step; see ``table_step``."""
-    if step is None:
+def table_features(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
+    """Return the features (n_samples, n_features) of a table; those of numbers are its vectors."""
+    if text_features is None:
         return table.vectors
-    return step.vectorize(contents(table, step))
+    return text_features.vectorize(contents(table, text_features))
 
 
 def router_features(table: OutcomeTable, router: Router) -> Any:
@@ -195,16 +195,16 @@ def router_features(table: OutcomeTable, router: Router) -> Any:
     return router.features(contents(table, router.text))
 
 
-def is_scaled(standardize: bool | None, step: TextFeatures | None) -> bool:
+def is_scaled(standardize: bool | None, text_features: TextFeatures | None) -> bool:
     """Whether features are scaled: as ``standardize`` says, by default those that are no text."""
     if standardize is not None:
         return standardize
-    return step is None or step.kind == "vectors"
+    return text_features is None or text_features.kind == "vectors"
 
 
-def contents(table: OutcomeTable, step: TextFeatures | None) -> Any:
-    """Return what the step makes features of: queries, or vectors (n_samples, n_features)."""
-    of_vectors = step is not None and step.kind == "vectors"
+def contents(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
+    """Return what features are made of: queries, or vectors (n_samples, n_features)."""
+    of_vectors = text_features is not None and text_features.kind == "vectors"
     return table.vectors if of_vectors else table.queries
 
 
@@ -234,29 +234,29 @@ def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fitted router."""
+    """A router that was fitted on a task, with its features, its calibration and its novelty."""
 
     model: Any  # router, or Pipeline that ends in one
-    step: TextFeatures | None  # the fitted step from texts to features; None for a table of numbers
+    text_features: TextFeatures | None  # fitted; None for a table of numbers
     features: Any  # (n_samples, n_features) of the training rows
     calibration: Calibration | None = None  # of expected costs; None where there are none
     novelty: Novelty | None = None
 
 
-def fit_task(task: Task, model: Any, step: TextFeatures | None) -> Fitted:
+def fit_task(task: Task, model: Any, text_features: TextFeatures | None) -> Fitted:
     """Fit features on the queries of a task, then the router on features and costs."""
-    features = fit_features(task, step)
+    features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
-    return fitted_model(task, model, step, features)
+    return fitted_model(task, model, text_features, features)
 
 
-def fit_features(task: Task, step: TextFeatures | None) -> Any:
+def fit_features(task: Task, text_features: TextFeatures | None) -> Any:
     """Fit text features on the queries of a task, and return the features (n_samples, n_features)."""
     check_rows(task)
-    if step is not None:
-        step.fit(contents(task.table, step))
-    return table_features(task.table, step)
+    if text_features is not None:
+        text_features.fit(contents(task.table, text_features))
+    return table_features(task.table, text_features)
 
 
 def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
@@ -282,7 +282,9 @@ def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
     return NamedCosts.of(costs, task.table.expert_names, task.ranks), arguments
 
 
-def fitted_model(task: Task, model: Any, step: TextFeatures | None, features: Any) -> Fitted:
+def fitted_model(
+    task: Task, model: Any, text_features: TextFeatures | None, features: Any
+) -> Fitted:
     """Return a fitted model with the calibration of its expected costs and with its novelty.
 
     The calibration says how far expected costs can be trusted, by cross-validation. The novelty says how
@@ -293,7 +295,7 @@ def fitted_model(task: Task, model: Any, step: TextFeatures | None, features: An
 
     n_groups = len(np.unique(task.groups))
     if n_groups < 2:
-        return Fitted(model, step, features)
+        return Fitted(model, text_features, features)
     router = model
     router_input = features
     if hasattr(model, "steps"):
@@ -305,14 +307,16 @@ def fitted_model(task: Task, model: Any, step: TextFeatures | None, features: An
     if isinstance(router, PricedRouter):
         errors, prices, _ = asking_prices(task)
     novelty = None
-    if step is not None:
+    if text_features is not None:
         held_out = folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
         means = _expected_means(task, errors, prices)
-        novelty = fit_novelty(step, contents(task.table, step), features, held_out, means)
+        novelty = fit_novelty(
+            text_features, contents(task.table, text_features), features, held_out, means
+        )
     calibration = fit_calibration(
         router, router_input, task.costs, calibration_folds, errors, prices
     )
-    return Fitted(model, step, features, calibration, novelty)
+    return Fitted(model, text_features, features, calibration, novelty)
 
 
 def _expected_means(task: Task, errors: FloatArray | None, prices: Any) -> FloatArray:
@@ -412,7 +416,7 @@ def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None
 
     Parameters
     ----------
-    fitted : the model, the step that makes its features, and its calibration and novelty
+    fitted : the model, its text features, calibration and novelty
     task : the rows that it was fitted on
     notes : more JSON-ready facts to keep with the router
 
@@ -444,7 +448,7 @@ def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None
         router,
         expert_names=task.table.expert_names,
         feature_names=task.table.feature_names,
-        text=fitted.step,
+        text=fitted.text_features,
         query_hashes=index.hashes,
         novelty=fitted.novelty,
         info=info.with_notes(notes or {}),

@@ -374,18 +374,20 @@ class _Change:
         sizes : numbers of rows of the folds
         """
         n_folds = len(sizes)
-        # The luck of a fold is that of its rows and of the other rows.
-        spread = float(np.std(quality, ddof=1)) * math.sqrt((n_folds - 1) / n_folds)
-        before = float(np.average(dollars, weights=sizes))
-        after = float(np.average(new_dollars, weights=sizes))
-        factor = 1.0
-        error = 0.0
-        if before > 0:
-            factor = after / before
-            changes = np.subtract(new_dollars, dollars) / before
-            error = float(np.std(changes, ddof=1)) / math.sqrt(n_folds)
         mean_change = float(np.average(quality, weights=sizes))
-        return cls(mean_change, factor, spread / math.sqrt(n_folds), error)
+        # A change varies with the rows of the fold and, n_folds - 1 times less, with the other rows. This
+        # factor leaves the variance by the rows of the fold.
+        spread = float(np.std(quality, ddof=1)) * math.sqrt((n_folds - 1) / n_folds)
+        quality_error = spread / math.sqrt(n_folds)
+        mean_dollars = float(np.average(dollars, weights=sizes))
+        mean_new_dollars = float(np.average(new_dollars, weights=sizes))
+        dollars_factor = 1.0
+        dollars_error = 0.0
+        if mean_dollars > 0:
+            dollars_factor = mean_new_dollars / mean_dollars
+            relative_changes = np.subtract(new_dollars, dollars) / mean_dollars
+            dollars_error = float(np.std(relative_changes, ddof=1)) / math.sqrt(n_folds)
+        return cls(mean_change, dollars_factor, quality_error, dollars_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,15 +427,15 @@ class _Figures:
         weights = group_weights(groups)
         quality_draws = mix.variance_of_draws(outcomes.scores, weights)
         dollars_draws = mix.variance_of_draws(outcomes.prices, weights)
-        lost = quality - experts.scores[:, reference]
-        saved = dollars - experts.prices[:, reference]
+        quality_difference = quality - experts.scores[:, reference]
+        dollars_difference = dollars - experts.prices[:, reference]
         return cls(
             float(weights @ quality),
             float(weights @ dollars),
             _prediction_error(quality, groups, quality_draws),
-            _prediction_error(lost, groups, quality_draws),
+            _prediction_error(quality_difference, groups, quality_draws),
             _prediction_error(dollars, groups, dollars_draws),
-            _prediction_error(saved, groups, dollars_draws),
+            _prediction_error(dollars_difference, groups, dollars_draws),
         )
 
     def point(

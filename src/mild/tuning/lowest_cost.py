@@ -67,19 +67,21 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     """
     task = request.task
     search = request.search
-    step = request.text_step(task)
+    text_features = request.text_step(task)
     folds = request.folds(task)
-    model = _search_model(request, step, folds)
-    features = fit_features(task, step)
+    model = _search_model(request, text_features, folds)
+    features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
-    fitted = fitted_model(task, model, step, features)
+    fitted = fitted_model(task, model, text_features, features)
     verdict = _search_verdict(search, task)
     notes: dict[str, Any] = {}
     cascade = None
     frontier = None
-    if step is not None:
-        rows = tuning_rows(task, fitted.features, step, folds, request.n_jobs, request.stage(1))
+    if text_features is not None:
+        rows = tuning_rows(
+            task, fitted.features, text_features, folds, request.n_jobs, request.stage(1)
+        )
         cascade = _compare_cascade(request, rows, verdict)
         if can_trade(task, folds):
             fitted, frontier = _with_heads(fitted, rows)
@@ -100,12 +102,12 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     return _result(request, router, verdict, cascade, frontier)
 
 
-def _search_model(request: TuneRequest, step: TextFeatures | None, folds: Folds) -> Any:
+def _search_model(request: TuneRequest, text_features: TextFeatures | None, folds: Folds) -> Any:
     """Return the unfitted search of a request, behind a scaler if its features are no text."""
     search = request.search
     search.set_params(cv=folds, n_jobs=request.n_jobs, progress=request.stage(0))
     settle_ties(search)
-    return standardized(search, is_scaled(None, step))
+    return standardized(search, is_scaled(None, text_features))
 
 
 def constant_result(request: TuneRequest) -> TuneResult:

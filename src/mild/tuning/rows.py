@@ -100,7 +100,7 @@ class TuningRows:
 def tuning_rows(
     task: Task,
     features: Any,
-    step: TextFeatures,
+    text_features: TextFeatures,
     folds: Sequence[tuple[IntArray, IntArray]],
     n_jobs: int | None,
     progress: Progress | None = None,
@@ -110,24 +110,24 @@ def tuning_rows(
     Parameters
     ----------
     task : the rows
-    features : (n_samples, n_features) features of all rows, by the fitted ``step``
-    step : text features; those of kind "vectors" are only scaled
+    features : (n_samples, n_features) features of all rows, by the fitted ``text_features``
+    text_features : text features; those of kind "vectors" are only scaled
     folds : (rows to fit on, rows to evaluate on) of each fold
     n_jobs : parallel workers
     progress : callable(done, total, message) for fits that take long
     """
-    if step.kind == "vectors":
+    if text_features.kind == "vectors":
         scaling = Scaling.of_rows(features)
         fold_features = []
         for train, test in folds:
             X = Scaling.of_rows(features[train]).apply(features)
             fold_features.append(FoldFeatures(X, train, test))
         return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs, progress)
-    texts = contents(task.table, step)
+    texts = contents(task.table, text_features)
     refitted = Parallel(n_jobs=n_jobs)(
-        delayed(step.without_other_texts)(texts, features, train) for train, _ in folds
+        delayed(text_features.without_other_texts)(texts, features, train) for train, _ in folds
     )
-    is_number = np.isin(step.get_feature_names_out(), NUMBER_NAMES)
+    is_number = np.isin(text_features.get_feature_names_out(), NUMBER_NAMES)
     numbers = tuple(np.flatnonzero(is_number).tolist())
     fold_features = []
     for X, (train, test) in zip(refitted, folds, strict=True):

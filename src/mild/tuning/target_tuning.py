@@ -90,33 +90,35 @@ def tune_for_target(request: TuneRequest) -> TuneResult:
     calibration_task = None
     if request.target.guarantee is not None:
         task, calibration_task = _calibration_split(request)
-    step = request.text_step(task)
-    # Targets need scores, which a table of numbers, the only one without such a step, does not have.
-    assert step is not None
-    step.fit(contents(task.table, step))
-    features = table_features(task.table, step)
-    rows = tuning_rows(task, features, step, request.folds(task), request.n_jobs, request.stage(1))
+    text_features = request.text_step(task)
+    # Only a table of numbers has none; it has no scores either, so that a target was refused.
+    assert text_features is not None
+    text_features.fit(contents(task.table, text_features))
+    features = table_features(task.table, text_features)
+    rows = tuning_rows(
+        task, features, text_features, request.folds(task), request.n_jobs, request.stage(1)
+    )
     heads = fit_price_heads(rows)
     request.stage(0)(1, 1, "trade-offs")
     # The queries of a mix are divided by a hash of their text, which vectors do not have.
-    can_mix = step.kind != "vectors"
+    can_mix = text_features.kind != "vectors"
     held_out = cross_fit(_kinds(request, heads), rows, can_mix)
     tuned = tuned_policy(rows, heads, held_out)
     if calibration_task is None:
         point = _objective(request).choose(held_out)
         fit = TargetFit(request, rows, held_out, tuned, point)
     else:
-        calibration_features = table_features(calibration_task.table, step)
+        calibration_features = table_features(calibration_task.table, text_features)
         calibration = CalibrationRows(calibration_task, calibration_features)
         limit = HoldLimit(request.target, calibration, tuned, request.random_state)
         certified = limit.certified(held_out)
         fit = TargetFit(request, rows, held_out, tuned, certified.point, limit, certified)
     verdict = fit.verdict()
-    router = fit.router(step, verdict)
+    router = fit.router(text_features, verdict)
     changed = changed_shares(router, held_out.asked_shares(fit.point))
     if changed is not None:
         request.notes.append(changed)
-    return fit.result(router, verdict, step.kind)
+    return fit.result(router, verdict, text_features.kind)
 
 
 def tuned_policy(rows: TuningRows, heads: HeadEstimates, held_out: HeldOut) -> TradeoffPolicy:
@@ -284,7 +286,7 @@ class TargetFit:
             margins=None,
         )
 
-    def router(self, step: Any, verdict: Verdict) -> Router:
+    def router(self, text_features: Any, verdict: Verdict) -> Router:
         """Return the router that is set to the point, with what a saved router records about itself."""
         task = self.request.task
         policy = policy_at(self.tuned, self.frontier, self.point, self.target)
@@ -292,8 +294,8 @@ class TargetFit:
         source = Router(policy, self.expert_names, info=RouterInfo(estimator=estimator))
         features = self.rows.X
         if self.certified is not None or self.rows.scaling is not None:
-            features = table_features(task.table, step)
-        fitted = Fitted(source, step, features, None, self._novelty(step))
+            features = table_features(task.table, text_features)
+        fitted = Fitted(source, text_features, features, None, self._novelty(text_features))
         notes = {
             "frontier": self.frontier.as_dict(self.expert_names),
             "price_head": "dollars",
@@ -307,7 +309,7 @@ class TargetFit:
             return replace(router, info=replace(router.info, shares=None))
         return router
 
-    def _novelty(self, step: Any) -> Any:
+    def _novelty(self, text_features: Any) -> Any:
         """Fit how unusual a new query is by its distance to training queries; None with one group only."""
         task = self.rows.task
         n_groups = len(np.unique(task.groups))
@@ -316,9 +318,9 @@ class TargetFit:
         held_out = group_folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
         features = self.rows.X
         if self.rows.scaling is not None:
-            features = table_features(task.table, step)
-        texts = contents(task.table, step)
-        return fit_novelty(step, texts, features, held_out, separate_means(task))
+            features = table_features(task.table, text_features)
+        texts = contents(task.table, text_features)
+        return fit_novelty(text_features, texts, features, held_out, separate_means(task))
 
     @cached_property
     def judged(self) -> JudgedPoint:
