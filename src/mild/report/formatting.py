@@ -109,7 +109,7 @@ def shares_text(names: Sequence[str], shares: Sequence[float], max_names: int = 
     'b 75\\xa0%, a 25\\xa0%'
     """
     experts = sorted(range(len(shares)), key=lambda expert: -shares[expert])
-    entries = []
+    entries: list[str] = []
     n_others = 0
     share_of_others = 0.0
     for expert in experts:
