@@ -98,3 +98,11 @@ def test_options_of_another_kind_of_router_are_refused():
         choose_inputs(numbers(), columns, query="text")
     with pytest.raises(InvalidInputError, match="give one of them"):
         choose_inputs(numbers(), columns, vectors="embedding", features="x")
+
+
+def test_columns_of_numbers_are_refused_by_a_router_of_vectors():
+    columns = schema(embedding=VECTORS, x=pa.float64(), y=pa.float64())
+    with pytest.raises(InvalidInputError) as refused:
+        choose_inputs(on_vectors("embedding"), columns, features="x,y")
+    assert refused.value.code == "invalid_features"
+    assert refused.value.parameter == "features"

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mild.artifact import Router
+from mild.core.arrays import invalid
 from mild.data.queries import Recipe, RecipeError, choose_query, query_texts
 from mild.data.tables import choose_columns, column_kind, is_numeric, is_text, number_matrix
 from mild.data.vectors import VECTOR_NAMES, no_vectors, vector_lengths, vector_matrix
@@ -89,7 +90,8 @@ def choose_inputs(
     vectors : str, default=None
         Column of vectors.
     features : str, default=None
-        Columns of numbers: names and patterns, separated by commas.
+        Columns of numbers: names and patterns, separated by commas. A router of vectors reads none, so
+        that they are refused.
 
     Returns
     -------
@@ -108,6 +110,10 @@ def choose_inputs(
             "this router takes vectors or columns of numbers; name their column with vectors=COLUMN or "
             "features=NAMES."
         )
+    if router.text is not None and features is not None:
+        rule = "must not be given for a router of vectors, which reads no columns of numbers"
+        remedy = "Name the column of its vectors with vectors=COLUMN."
+        raise invalid("features", f"{rule}; got {features!r}. {remedy}")
     if router.text is None and vectors is None:
         if features is not None:
             return _feature_inputs(router, schema, features)

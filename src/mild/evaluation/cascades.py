@@ -29,7 +29,7 @@ _STARTS = {
 
 
 def known_answers(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> Answers:
-    """The answers of a table, compared as the cascade does; refused if an expert of a step has none."""
+    """Return the answers of a table, compared as the cascade does; refuse a table that lacks some."""
     answers = replace(table, answer_kind=policy.answer_kind).answers
     silent_experts = []
     for expert in policy.order:
@@ -48,7 +48,7 @@ def known_answers(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> Ans
 def cascade_outcomes(
     known: Outcomes, table: OutcomeTable, terms: CostTerms, run: CascadeRun
 ) -> Outcomes:
-    """Outcomes of the experts of a table with one more column, that of the run."""
+    """Return the outcomes of the experts of a table with one more column for the run of a cascade."""
     prices = table.prices
     if prices is not None:
         prices = np.column_stack([prices, run.paid(prices)])
@@ -89,7 +89,7 @@ class CascadeComparison:
         direct: IntArray,
         task: Task,
     ) -> CascadeComparison:
-        """From a run, its outcomes and the choices without answers on all rows of a task."""
+        """Make the comparison from the run, the outcomes and the choices on all rows of a task."""
         return cls(run, rows, outcomes.take(rows), direct[rows], task.groups[rows], task)
 
     @property
@@ -145,7 +145,7 @@ class CascadeComparison:
         return as_python(figures, finite=True)
 
     def _steps(self) -> list[dict[str, Any]]:
-        """Of each step: its experts, the rows that end in it and their means."""
+        """Return a row for each step: its experts, the share of rows that end in it, and their means."""
         step_of_row = self.run.step[self.rows]
         probability = self.run.probability[self.rows]
         lines = []
@@ -178,5 +178,5 @@ class CascadeComparison:
 
 
 def _cascade_means(outcomes: Outcomes, n_experts: int) -> dict[str, float | None]:
-    """Means of the cascade, the column behind those of the experts."""
+    """Return the means of the cascade, whose column is behind those of the experts."""
     return outcomes.means(np.full(len(outcomes.costs), n_experts))

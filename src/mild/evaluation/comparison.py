@@ -1,4 +1,4 @@
-"""Compare methods on the same splits, and state whether routing pays."""
+"""Compare methods of routing on the same splits, and state whether routing pays: ``mild.compare``."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class AnsweredSplit:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a method knows before it is fitted."""
+    """What a method knows of a split before it is fitted."""
 
     # of the training rows, the same for all methods; anything that scikit-learn takes as ``cv``
     folds: Any
@@ -120,7 +120,20 @@ def linear_search(
     factors: Sequence[float] = (1.0,),
     **options: Any,
 ) -> Callable[[Context], Any]:
-    """Build a search over the strength, and over factors of the margins, of a linear router."""
+    """Return a function that builds the cross-validated search of a linear router.
+
+    Parameters
+    ----------
+    loss : loss of the router
+    alphas : strengths of its penalty that are tried
+    factors : factors of its margins that are tried
+    **options : further parameters of ``LinearRouter``
+
+    Returns
+    -------
+    callable
+        From the ``Context`` of a split, an unfitted ``RouterCV``.
+    """
 
     def build(context: Context) -> Any:
         from mild.routers.linear import LinearRouter
@@ -138,7 +151,7 @@ def linear_search(
             router,
             alphas=strengths,
             margin_factors=factors,
-            margin_strengths=2,  # as ``tune`` does, which takes over what is judged here
+            margin_strengths=2,  # as in ``tune``, which reuses the candidates that are judged here
             cv=context.folds,
             one_standard_error=False,
             constant_if_better=False,  # the losses themselves are compared
@@ -213,9 +226,14 @@ METHODS = (
 def chosen_methods(
     names: str | Sequence[str] | None = None,
 ) -> tuple[tuple[Method, ...], list[str]]:
-    """Methods by their keys, in the order of METHODS, and labels of those whose package is missing.
+    """Return the methods with these keys, in the order of METHODS.
 
-    The best constant is always included: the others are compared with it.
+    The best constant is always among them, because the others are compared with it.
+
+    Returns
+    -------
+    methods : those that can be run
+    missing_labels : labels of those whose package is not installed
     """
     known_keys = [method.key for method in METHODS]
     if isinstance(names, str):
@@ -262,7 +280,7 @@ def run_method(
     train_costs: Any,
     X_test: Any,
 ) -> Choices:
-    """Fit a method on training rows and let it choose on test rows."""
+    """Fit a method on training rows, and let it choose an expert for each test row."""
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -288,7 +306,7 @@ def _fitted_router(method: Method, context: Context, X_train: Any, train_costs: 
 
 
 def _found_parameters(router: Any) -> dict[str, Any]:
-    """What the search of a fitted router found, JSON-ready; empty if it did not search."""
+    """Return the parameters that the search of a router found, JSON-ready; none if it did not search."""
     parameters: dict[str, Any] = as_python(getattr(router, "best_params_", {}))
     if hasattr(router, "best_family_"):
         return {"family": router.best_family_, **parameters}
@@ -296,7 +314,10 @@ def _found_parameters(router: Any) -> dict[str, Any]:
 
 
 def _run_cascade(answered: AnsweredSplit, X_train: Any, X_test: Any) -> Choices:
-    """Fit a cascade on the training rows, with what asking costs as prices, and run it on the others."""
+    """Fit a cascade on the training rows of a split, and run it on the test rows.
+
+    Its prices are what asking costs in wrong answers: the terms of the cost beside the error.
+    """
     from mild.routers.cascade import CascadeRouter
 
     start = time.perf_counter()
@@ -368,7 +389,7 @@ class SplitInputs:
 
 
 def matrix_inputs(X: Any) -> SplitInputs:
-    """Given features (n_rows, n_features), standardised on the training rows."""
+    """Return features (n_rows, n_features) that are standardised on the training rows of a split."""
     from sklearn.preprocessing import StandardScaler
 
     return SplitInputs(np.asarray(X, dtype=np.float32), StandardScaler)
@@ -399,7 +420,10 @@ class ComparedRows:
         return ranks_in(train_outcomes.quality, train_outcomes.prices)
 
     def tested(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
-        """The test rows of a split, whose ties the training rows decide; with those of a cascade."""
+        """Return the outcomes of the test rows, with a column for a cascade if one was run.
+
+        The ranks that decide ties are those of the training rows.
+        """
         outcomes = replace(self.outcomes.take(split.test), ranks=self.ranks(split))
         cascade = choices.get("cascade")
         if self.task is None or cascade is None or cascade.run is None:
@@ -420,7 +444,7 @@ class ComparedRows:
 def task_rows(
     task: Task, text: str | TextFeatures | None = None
 ) -> tuple[ComparedRows, str | None]:
-    """Rows of a task, and the kind of their text features, if any."""
+    """Return the rows of a task to compare on, and the kind of their text features, or None."""
     table = task.table
     step = table_step(table, text)
     kind = None
@@ -605,7 +629,7 @@ class Comparison:
 
     @property
     def headroom(self) -> float:
-        """What perfect routing would save over the best constant."""
+        """How much less perfect routing would cost than the best constant."""
         return self.row("constant").mean - self.oracle
 
     def captured(self, row: Row) -> float | None:
@@ -868,15 +892,31 @@ def compare_methods(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare methods, the best constant first, on the same splits of the same rows; see ``compare``.
+    """Compare methods on the same splits of the same rows; see ``compare``.
 
-    Rows are compared in which every expert was asked, if there are enough of them (``common_rows``).
+    Where some experts were not asked in some rows, only the rows are compared in which all were asked, if
+    there are enough of them (``common_rows``).
+
+    Parameters
+    ----------
+    rows : the rows to compare on
+    splits : training and test rows of each split
+    methods : methods to compare; the first one must be the best constant
+    search : RouterCV of the method "tune"; its ``cv`` and ``confidence`` count for all methods
+    seed : seed of the random numbers
+    jobs : parallel workers
+    progress : callable(done, total, message) or None
+
+    Returns
+    -------
+    Comparison
     """
     if search is None:
         search = unfitted_search(None)
     costs = check_costs(rows.outcomes.costs)
     _check_compared(rows, splits, methods)
-    # Of whole splits: a row that can be compared is tested as often as one that cannot.
+    # The correction for the overlap of splits needs this ratio. It is taken before rows that cannot be
+    # compared are removed from the test sets, because these do not change how much the splits overlap.
     test_over_train = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(costs, splits)
     reads_answers = rows.readable(splits)
@@ -901,7 +941,7 @@ def _comparison(
     not_compared: str | None,
     confidence: float,
 ) -> Comparison:
-    """The lines of all methods with the verdict, and what they are compared with."""
+    """Return the comparison: the lines of all methods, the verdict, and what they are compared with."""
     verdict_row = _row_of_verdict(lines)
     return Comparison(
         rows=tuple(lines),
@@ -938,7 +978,7 @@ def _check_compared(rows: ComparedRows, splits: Sequence[Split], methods: Sequen
 def _comparable_splits(
     costs: FloatArray, splits: Sequence[Split]
 ) -> tuple[Sequence[Split], str | None]:
-    """Splits that test on the rows that can be compared, and a sentence about the others."""
+    """Return the splits without test rows that cannot be compared, and a sentence about these."""
     tested = np.unique(np.concatenate([split.test for split in splits]))
     common = metrics.common_rows(costs[tested])
     comparable = np.zeros(len(costs), dtype=bool)
@@ -959,10 +999,14 @@ def _split_context(
     jobs: int | None,
     reads_answers: bool,
 ) -> Context:
-    """What the methods know about the training rows of a split."""
+    """Return what all methods share in a split: the folds of its training rows, the seed, the search.
+
+    The folds are drawn once, so that every method chooses its parameters on the same ones.
+    """
     train_groups = rows.group_of_row[split.train]
     train_folds = folds(train_groups, search.cv, seed)
-    if min(len(fitted) for fitted, _ in train_folds) < 2:
+    smallest_fit = min(len(fit_rows) for fit_rows, _ in train_folds)
+    if smallest_fit < 2:
         raise InvalidInputError(
             "every fold of the cross-validation must leave at least two rows to fit on; with "
             f"{len(rows.inputs)} rows, one leaves fewer. Collect more rows.",
@@ -972,10 +1016,10 @@ def _split_context(
     if reads_answers and rows.task is not None:
         answered = AnsweredSplit(rows.task, split)
     return Context(
-        train_folds,
-        rows.largest,
-        seed,
-        jobs,
+        folds=train_folds,
+        largest=rows.largest,
+        seed=seed,
+        jobs=jobs,
         groups=train_groups,
         answered=answered,
         search=search,
@@ -1020,7 +1064,7 @@ class SplitRun:
         methods: Sequence[Method],
         finished: Callable[[int, Method], None] | None = None,
     ) -> dict[str, Choices]:
-        """What each method chooses; ``finished`` is told how many are done, and the last one."""
+        """Return what each method chooses; ``finished`` is called with the number done and the last one."""
         X_train, X_test = self.inputs.features(self.split.train, self.split.test)
         choices: dict[str, Choices] = {}
         for method in methods:
@@ -1144,7 +1188,7 @@ def _finish_splits(
 def _choices_one_by_one(
     runs: Sequence[SplitRun], methods: Sequence[Method], steps: ProgressSteps
 ) -> Iterator[dict[str, Choices]]:
-    """What every method chooses in one split after the other."""
+    """Yield, for one split after the other, what each method chooses."""
     for number, run in enumerate(runs):
         yield run.choices(methods, partial(steps.finished, number))
 
@@ -1152,7 +1196,7 @@ def _choices_one_by_one(
 def _choices_of_workers(
     runs: Sequence[SplitRun], methods: Sequence[Method], steps: ProgressSteps
 ) -> Iterator[dict[str, Choices]]:
-    """The same from parallel workers, each of which takes a whole split.
+    """Yield the same from parallel workers, each of which takes a whole split.
 
     Methods that need another package share no candidates with the others and are taken by themselves.
     """
@@ -1180,7 +1224,7 @@ def _choices_of_workers(
 
 
 def _methods_by_package(methods: Sequence[Method]) -> list[list[Method]]:
-    """Methods in batches that need the same package, or none."""
+    """Return the methods in batches that need the same package, or none."""
     batches: dict[str | None, list[Method]] = {}
     for method in methods:
         batches.setdefault(method.needs, []).append(method)
@@ -1190,7 +1234,7 @@ def _methods_by_package(methods: Sequence[Method]) -> list[list[Method]]:
 def _choices_in_worker(
     run: SplitRun, methods: Sequence[Method]
 ) -> tuple[dict[str, Choices], list[Warning | str]]:
-    """Choices and warnings, which the console of another process knows nothing of."""
+    """Return choices, and warnings, which would be lost in another process."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         choices = run.choices(methods)
@@ -1204,7 +1248,7 @@ def _differences(
     confidence: float,
     seed: int,
 ) -> dict[str, Difference]:
-    """Each method's mean cost minus the best constant's, by key; intervals hold for all at once."""
+    """Return each method's mean cost minus the best constant's, with simultaneous intervals, by key."""
     keys = [method.key for method in methods[1:]]
     if not keys:
         return {}
@@ -1226,13 +1270,16 @@ def _row(
     rows: ComparedRows,
     differences: Mapping[str, Difference],
 ) -> Row:
-    """Figures of a method over all splits."""
+    """Return a method's figures: means over all splits, and its difference to the best constant."""
     key = method.key
-    choices = [split.result.choices[key] for split in finished]
-    means = [split.means(key) for split in finished]
-    price = _mean_if_known(means, "dollars_per_1000")
-    if price is not None:
-        price /= 1000
+    choices = []
+    split_means = []
+    for split in finished:
+        choices.append(split.result.choices[key])
+        split_means.append(split.means(key))
+    dollars = _mean_if_known(split_means, "dollars_per_1000")
+    if dollars is not None:
+        dollars /= 1000
     n_rows, n_groups = _count_compared(finished, key, rows)
     return Row(
         key=key,
@@ -1243,9 +1290,9 @@ def _row(
         recall=_mean_known_recall(finished.stacked(lambda split: split.recall(key))),
         balanced=_balanced_loss(finished, key),
         control=float(finished.mean(lambda split: split.shuffled_control(key))),
-        price=price,
-        accuracy=_mean_if_known(means, "accuracy"),
-        latency=_mean_if_known(means, "seconds"),
+        price=dollars,
+        accuracy=_mean_if_known(split_means, "accuracy"),
+        latency=_mean_if_known(split_means, "seconds"),
         difference=differences.get(key),
         seconds=float(finished.mean(lambda split: split.result.choices[key].seconds)),
         found=[choice.found for choice in choices],
@@ -1257,7 +1304,7 @@ def _row(
 
 
 def _mean_if_known(figures: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """Mean of one of the figures over splits; None if it is unknown in one of them."""
+    """Return the mean of a figure over splits; None if it is unknown in one of them."""
     values = [figure[name] for figure in figures]
     if None in values:
         return None
@@ -1265,14 +1312,14 @@ def _mean_if_known(figures: Sequence[Mapping[str, Any]], name: str) -> float | N
 
 
 def _mean_known_recall(recall: FloatArray) -> FloatArray:
-    """Mean (n_experts,) of recalls (n_splits, n_experts) over the splits in which they are known."""
+    """Return the mean recall (n_experts,) over the splits in which it is known; NaN if there are none."""
     n_known = (~np.isnan(recall)).sum(axis=0)
     means: FloatArray = np.nansum(recall, axis=0) / np.maximum(n_known, 1)
     return np.where(n_known > 0, means, np.nan)
 
 
 def _balanced_loss(finished: FinishedSplits, key: str) -> float:
-    """Balanced deferral loss of a method on the test rows of all splits."""
+    """Return the balanced deferral loss of a method on the test rows of all splits."""
     costs = finished.joined(lambda split: split.result.costs)
     chosen = finished.joined(lambda split: split.chosen(key))
     perfect = finished.joined(lambda split: split.oracle)
@@ -1280,7 +1327,7 @@ def _balanced_loss(finished: FinishedSplits, key: str) -> float:
 
 
 def _count_compared(finished: FinishedSplits, key: str, rows: ComparedRows) -> tuple[int, int]:
-    """Distinct rows and groups, over all splits, behind a method's difference to the constant."""
+    """Count the distinct rows and groups from which a method's difference to the constant is estimated."""
     groups = rows.group_of_row
     is_known = np.zeros((len(groups), 2), dtype=bool)
     for split in finished:
@@ -1290,7 +1337,7 @@ def _count_compared(finished: FinishedSplits, key: str, rows: ComparedRows) -> t
 
 
 def _mean_asked(choices: Sequence[Choices]) -> FloatArray | None:
-    """Share (n_experts,) of the rows in which a cascade asks each expert; None for other methods."""
+    """Return how often (n_experts,) a cascade asks each expert; None for other methods."""
     shares = [choice.run.asked.mean(axis=0) for choice in choices if choice.run is not None]
     if not shares:
         return None
@@ -1298,7 +1345,7 @@ def _mean_asked(choices: Sequence[Choices]) -> FloatArray | None:
 
 
 def _row_of_verdict(rows: Sequence[Row]) -> Row:
-    """The method that the verdict is about: "tune" if it was run, or the one of least mean cost."""
+    """Return the row that the verdict is about: "tune" if it was run, or the one of least mean cost."""
     for row in rows[1:]:
         if row.key == "tune":
             return row
@@ -1309,7 +1356,7 @@ def _row_of_verdict(rows: Sequence[Row]) -> Row:
 def _mean_baselines(
     finished: FinishedSplits, key: str, expert_names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Means over splits of ``baselines``; the expert is named where it is the same in all."""
+    """Return the means of ``baselines`` over splits; an expert is named if it is the same in all."""
     baselines_of_splits = []
     for split in finished:
         baselines_of_splits.append(baselines(split.outcomes, split.chosen(key), expert_names))
@@ -1335,7 +1382,16 @@ def _mean_baselines(
 def _verdict(
     rows: Sequence[Row], chosen: Row, compared: ComparedRows, n_splits: int, confidence: float
 ) -> metrics.Verdict:
-    """Whether the chosen method has a lower loss than the best constant, the first of the rows."""
+    """Return the verdict on whether a method has a lower loss than the best constant.
+
+    Parameters
+    ----------
+    rows : figures of all methods, the best constant first
+    chosen : figures of the method that the verdict is about
+    compared : the rows on which the methods were compared
+    n_splits : number of splits
+    confidence : confidence of the interval
+    """
     constant = rows[0]
     n_methods = len(rows) - 1
     splits = "one split"
@@ -1345,7 +1401,7 @@ def _verdict(
     if chosen.price is not None and constant.price is not None:
         dollars_per_1000 = 1000 * (chosen.price - constant.price)
     difference = chosen.difference or Difference(0.0, 0.0, 0.0)
-    # Of several that are the best constant equally often, the first one.
+    # The expert that is the best constant in most splits; the first one, if several are.
     expert = int(cheapest_of(-constant.shares[None])[0])
     return metrics.Verdict(
         estimate=difference.estimate,

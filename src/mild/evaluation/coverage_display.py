@@ -1,4 +1,8 @@
-"""Accuracy over coverage of systems that defer, and the calibration of P(expert is right), as plots."""
+"""Plots for learning to defer: accuracy over coverage, and the calibration of P(expert is right).
+
+A classifier answers some rows itself and defers the others to an expert. Its coverage is the share of the
+rows that it answers itself.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +52,14 @@ class CoverageCurveDisplay(Display):
         name: str | None = None,
         ax: Any = None,
     ) -> Self:
-        """Plot the curve of a fitted ``DeferralClassifier``, with an interval over the rows.
+        """Plot accuracy over coverage of a fitted ``DeferralClassifier``, with an interval over the rows.
 
         Parameters
         ----------
         estimator : fitted DeferralClassifier
         X : (n_samples, n_features) array
         y : (n_samples,) labels
-        experts : (n_samples, n_experts) answers; one that is missing is not right
+        experts : (n_samples, n_experts) answers of the experts; a missing one counts as wrong
         name : name in the legend; None for the estimator's loss
         ax : axes of matplotlib; None for new ones
 
@@ -65,13 +69,17 @@ class CoverageCurveDisplay(Display):
         """
         if name is None:
             name = estimator.loss
-        is_right = expert_correctness(y, experts)
-        best = estimator.policy_.values(np.asarray(X)).experts.argmax(axis=1)
+        classifier_is_right = np.asarray(estimator.predict(X)) == np.asarray(y)
+        experts_are_right = expert_correctness(y, experts)
+        # The expert that would be asked if the row were deferred.
+        best_expert = estimator.policy_.values(np.asarray(X)).experts.argmax(axis=1)
+        best_is_right = experts_are_right[np.arange(len(experts_are_right)), best_expert]
+        is_kept = estimator.defer(X) == -1
         return cls.from_predictions(
-            np.asarray(estimator.predict(X)) == np.asarray(y),
-            is_right[np.arange(len(is_right)), best],
+            classifier_is_right,
+            best_is_right,
             estimator.deferral_margin(X),
-            coverage=float((estimator.defer(X) == -1).mean()),
+            coverage=float(is_kept.mean()),
             name=name,
             ax=ax,
         )
@@ -165,11 +173,11 @@ class ReliabilityDisplay(Display):
 
         Parameters
         ----------
-        estimator : fitted DeferralClassifier whose scores tell this probability
+        estimator : fitted DeferralClassifier whose loss estimates this probability
         X : (n_samples, n_features) array
         y : (n_samples,) labels
-        experts : (n_samples, n_experts) answers, none missing of the expert that is drawn
-        expert : which expert
+        experts : (n_samples, n_experts) answers of the experts; those of ``expert`` must be complete
+        expert : index of the expert
         n_bins : number of bins of equal mass
         ax : axes of matplotlib; None for new ones
 
@@ -177,12 +185,14 @@ class ReliabilityDisplay(Display):
         -------
         ReliabilityDisplay
         """
-        is_right = expert_correctness(y, experts)
-        if not 0 <= expert < is_right.shape[1]:
-            raise invalid("expert", f"must lie in [0, {is_right.shape[1]}); got {expert!r}.")
+        experts_are_right = expert_correctness(y, experts)
+        n_experts = experts_are_right.shape[1]
+        if not 0 <= expert < n_experts:
+            raise invalid("expert", f"must lie in [0, {n_experts}); got {expert!r}.")
+        is_right = experts_are_right[:, expert]
         probability = estimator.expert_proba(X)[:, expert]
         return cls.from_predictions(
-            is_right[:, expert], probability, n_bins=n_bins, name=estimator.loss, ax=ax
+            is_right, probability, n_bins=n_bins, name=estimator.loss, ax=ax
         )
 
     @classmethod

@@ -1,4 +1,4 @@
-"""An evaluation as one JSON-ready document: every number that a report shows."""
+"""An evaluation as one JSON-ready document, with all numbers that a report shows."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class JudgedRows:
 
     @property
     def table(self) -> OutcomeTable:
-        """The table that was given."""
+        """The table before rows were left out that the router was trained on."""
         if self.given is None:
             return self.task.table
         return self.given
 
     @property
     def outcomes(self) -> Outcomes:
-        """What is known of every expert."""
+        """Outcomes of the experts, with a column for a cascade."""
         task = self.task
         if self.run is None:
             return task.outcomes
         return cascade_outcomes(task.outcomes, task.table, task.terms, self.run)
 
     def figures(self, confidence: float, seed: int) -> RoutingFigures:
-        """The figures of the router's choices."""
+        """Compute the figures of the router's choices, beside what they are compared with."""
         outcomes = self.outcomes
         target = self.router.info.target
         figures = routing_figures(
@@ -84,7 +84,7 @@ class JudgedRows:
         )
 
     def _best_at_fit(self) -> int | None:
-        """The single expert that was best when the router was fitted, or when its target was solved."""
+        """Return the single expert that was best when the router was fitted or tuned for a target."""
         names = self.router.expert_names
         target = self.router.info.target
         if target is not None and target.best_expert in names:
@@ -101,7 +101,7 @@ class JudgedRows:
 def document_header(
     kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]
 ) -> Document:
-    """What every document has."""
+    """Return the entries that all documents have."""
     return {
         "schema": SCHEMA,
         "kind": kind,
@@ -125,7 +125,7 @@ def data_entries(
     words: str | None,
     split: str | None,
 ) -> list[list[str]]:
-    """The table, the rows that were used, the cost, the fingerprint."""
+    """Return what a report says about its data: rows, split, experts, cost, fingerprint, findings."""
     entries = [["rows evaluated", f"{rows:,}"]]
     if split is not None:
         entries.append(["split", split])

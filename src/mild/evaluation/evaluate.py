@@ -1,4 +1,4 @@
-"""Judge a router by known outcomes."""
+"""Evaluate a router on rows with known outcomes: ``mild.evaluate``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from mild.tuning.training_rows import terms_of, with_router_experts, without_see
 
 @dataclass(frozen=True, eq=False)
 class ReportedRows:
-    """The rows that a report is about: those in which the experts can be compared."""
+    """The rows that a report is about: those in which all experts can be compared."""
 
     routed: sections.RoutedRows
     X: Any  # (n_rows, n_features) features of the inputs
@@ -168,7 +168,7 @@ class Evaluation:
         title: str = "Router report",
         queries: int = 20,
     ) -> dict[str, Any]:
-        """The content of a report, JSON-ready.
+        """Return the content of a report, JSON-ready; ``mild.report.render`` makes a page of it.
 
         Parameters
         ----------
@@ -188,9 +188,8 @@ class Evaluation:
         >>> judged.document(title="Week 1")["title"]
         'Week 1'
         """
-        router = self.judged.router
         task = self.judged.task
-        names = list(router.expert_names)
+        names = list(self.judged.router.expert_names)
         reported = self._reported_rows(group)
         n_rows = len(reported.routed.costs)
         frontier = self._frontier(reported, comparison)
@@ -284,7 +283,7 @@ class Evaluation:
         }
 
     def _certainty(self) -> list[dict[str, Any]]:
-        """What more certainty of meeting the router's target costs, a row each; none without a target."""
+        """Return a row for each of several probabilities of meeting the target; none without a target."""
         router = self.judged.router
         target = router.info.target
         if target is None or router.info.frontier is None:
@@ -317,7 +316,7 @@ class Evaluation:
         )
 
     def _prices_unused(self, frontier: Mapping[str, Any]) -> str | None:
-        """What the frontier saves at the router's quality; None for a router with a target."""
+        """Return what a trade-off saves at the router's quality; None for a router with a target."""
         if self.judged.router.info.target is not None:
             return None
         return sections.unused_prices(frontier, self.judged.task.cost)
@@ -500,7 +499,7 @@ def evaluate(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> Evaluation:
-    """Judge a router by known outcomes: does it do what was asked for?
+    """Evaluate a router on rows with known outcomes: does it do what was asked for?
 
     A router with a target is judged by it, against the expert that was best when it was tuned. Another one
     is compared with the expert that is best on this very data, a strict baseline. Use data that the router
@@ -550,7 +549,7 @@ def evaluate(
 
 
 def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
-    """Judge a router by the rows that it was fitted on, whose features are known: optimistic figures."""
+    """Evaluate a router on the rows that it was fitted on, which gives optimistic figures."""
     router = fitted.router
     X = fitted.features
     judged_rows = JudgedRows(router, fitted.task.costs, X, router.predict(X), fitted.task)
@@ -558,7 +557,7 @@ def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
 
 
 def _guarantee_rows(target: TargetInfo, verdict: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """What the setting with a guarantee did on the calibration rows, a row; none without a record."""
+    """Return a row on what the router did on its calibration rows, or no row if it has no guarantee."""
     calibrated = (verdict or {}).get("target")
     if calibrated is None or calibrated["certified"] is None:
         return []
@@ -598,29 +597,29 @@ def _judged_rows(
     groups: str | None,
     keep_seen: bool,
 ) -> tuple[JudgedRows, tuple[str, ...]]:
-    """The rows that a router is judged by and its choices, and what to know about them."""
+    """Let a router decide the rows of a table; the arguments are those of ``evaluate``.
+
+    Returns
+    -------
+    judged_rows : the router, the rows and its choices
+    notes : sentences on rows that were left out, and on how the router was changed
+    """
     table = _readable_table(router, data)
     _check_expert_names(router, table)
     notes = [_unknown_experts_note(router, table)]
-    given_table = with_router_experts(router, table)
-    router = in_order_of(router, given_table.expert_names)
-    table = given_table
+    # Experts of the table that the router does not know are dropped, and the others brought in one order.
+    full_table = with_router_experts(router, table)
+    router = in_order_of(router, full_table.expert_names)
+    table = full_table
     if not keep_seen:
-        table, seen_note = without_seen(router, given_table)
+        table, seen_note = without_seen(router, full_table)
         notes.append(seen_note)
     terms = _terms(router, table, stated_terms)
     task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
     notes.append(task.left_out)
     if stated_terms.stated:
-        if router.has_prices:
-            beta = task.terms.beta
-            repriced = router.with_prices(beta, stated_terms.price_weight, in_dollars=True)
-            if router.mix is not None and repriced.mix is None:
-                dropped = repriced.info.dropped_mix
-                notes.append(f"other prices drop the mix of the router: {dropped}.")
-            router = repriced
-        else:
-            notes.append(_other_cost_note(router, task))
+        router, terms_note = _with_stated_terms(router, task, stated_terms)
+        notes.append(terms_note)
     X = router_features(task.table, router)
     run = None
     if router.cascade is None:
@@ -628,14 +627,35 @@ def _judged_rows(
     else:
         notes.append(_answer_kind_note(table, router.cascade))
         run = router.cascade.run(X, known_answers(task.table, router.cascade))
+        # A cascade has a column of its own behind those of the experts.
         chosen = np.full(len(run.expert), len(router.expert_names))
-    n_seen = given_table.rows - table.rows
-    judged_rows = JudgedRows(router, task.costs, X, chosen, task, given_table, n_seen, run)
+    n_seen = full_table.rows - table.rows
+    judged_rows = JudgedRows(router, task.costs, X, chosen, task, full_table, n_seen, run)
     return judged_rows, tuple(filter(None, notes))
 
 
+def _with_stated_terms(
+    router: Router, task: Task, stated_terms: CostTerms
+) -> tuple[Router, str | None]:
+    """Let a router decide by the prices that ``evaluate`` was called with, if it has a head for prices.
+
+    Returns
+    -------
+    router : the router, unchanged if it has no such head
+    note : a sentence if it drops its mix for that, or was fitted with another cost; otherwise None
+    """
+    if not router.has_prices:
+        return router, _other_cost_note(router, task)
+    price_weight = stated_terms.price_weight
+    repriced = router.with_prices(task.terms.beta, price_weight, in_dollars=True)
+    if router.mix is not None and repriced.mix is None:
+        dropped_mix = repriced.info.dropped_mix
+        return repriced, f"other prices drop the mix of the router: {dropped_mix}."
+    return repriced, None
+
+
 def _terms(router: Router, table: OutcomeTable, stated_terms: CostTerms) -> CostTerms:
-    """The terms of the cost: as stated, or those of the fit where none are stated."""
+    """Return the terms of the cost: those that were stated, or by default those of the fit."""
     fitted_terms = terms_of(router)
     if fitted_terms is None or stated_terms.stated or table.given_costs is not None:
         return stated_terms

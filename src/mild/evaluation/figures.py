@@ -137,13 +137,27 @@ def routing_figures(
     fitted: int | None = None,
     target: TargetInfo | None = None,
 ) -> RoutingFigures:
-    """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
+    """Compare a router's choices with single experts, chance and perfect choice on the same rows.
 
-    Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval.
-    ``fitted`` is the best constant of the rows that the router was fitted on. With a ``target`` the verdict
-    is on this, against the expert that was best when the router was tuned. Where
-    experts tie in loss, the oracle's shares and the recall take the one of ``outcomes.oracle``. Where
-    the choices are a cascade's, shares and recall are those of the experts whose answers are given.
+    The verdict compares them with the expert that is best on these very rows, which is a strict baseline.
+    With a target, it says whether this is met, against the expert that was best when the router was tuned.
+
+    Parameters
+    ----------
+    outcomes : costs, scores and prices of the experts in each row; a cascade is one more column
+    chosen : (n_samples,) column that the router chose in each row
+    expert_names : names of the experts
+    groups : (n_samples,) rows of one group count once in the interval; None if each row counts
+    counted : what a group is, for sentences: "query" or "group"
+    confidence : confidence of the intervals
+    seed : seed of the intervals
+    fitted : index of the best expert of the rows that the router was fitted on; None if it is not known
+    target : what the router was tuned for; None if it has no target
+
+    Returns
+    -------
+    RoutingFigures
+        Shares and recall of a cascade are those of the experts whose answers it gives.
     """
     if groups is None:
         groups = np.arange(len(chosen))
@@ -176,7 +190,7 @@ def routing_figures(
 
 
 def _with_ties_decided(figures: RoutingSummary, compared: ComparedChoices) -> RoutingSummary:
-    """The figures with ties between experts decided as ``Outcomes`` does."""
+    """Return the figures with ties between cheapest experts decided as ``Outcomes.oracle`` does."""
     outcomes = compared.outcomes
     perfect = outcomes.oracle()
     recall = expert_recall(outcomes.experts.costs, compared.answering, best=perfect)
@@ -190,9 +204,9 @@ def _with_ties_decided(figures: RoutingSummary, compared: ComparedChoices) -> Ro
 
 
 def _with_cascade_loss(figures: RoutingSummary, compared: ComparedChoices) -> RoutingSummary:
-    """The figures with the loss of the cascade, which pays for every expert that it asks.
+    """Return the figures with the loss of the cascade, which pays for all experts that it asks.
 
-    They have that of the experts whose answers are given.
+    Before, their loss is that of the experts whose answers it gives.
     """
     costs = compared.outcomes.costs
     loss = deferral_loss(costs, compared.chosen, missing="skip")
@@ -204,7 +218,7 @@ def _with_cascade_loss(figures: RoutingSummary, compared: ComparedChoices) -> Ro
 
 
 def _mean_prices(compared: ComparedChoices, constant: int) -> MeanPrices:
-    """Mean prices of the experts, of the choices and of always asking one expert."""
+    """Return the mean prices of the experts, of the choices, and of always asking ``constant``."""
     prices = compared.outcomes.prices
     if prices is None:
         return MeanPrices()
@@ -213,7 +227,7 @@ def _mean_prices(compared: ComparedChoices, constant: int) -> MeanPrices:
     router_prices = prices[np.arange(len(prices)), compared.chosen]
     paid = np.column_stack([router_prices, prices[:, constant]])
     both_known = ~np.isnan(paid).any(axis=1)
-    # Rows of which the price is known say nothing of an expert that has no price.
+    # Where an expert that is chosen never has a price, the other rows say nothing about its dollars.
     if not both_known.any() or not all_priced(paid.sum(axis=1), compared.chosen):
         return MeanPrices(expert_prices)
     router, constant_price = (1000 * paid[both_known].mean(axis=0)).tolist()
@@ -221,14 +235,14 @@ def _mean_prices(compared: ComparedChoices, constant: int) -> MeanPrices:
 
 
 def mean_columns(values: FloatArray) -> FloatArray:
-    """Mean (n_columns,) of the known values of each column; NaN if there are none."""
+    """Return the mean (n_columns,) of the known values of each column; NaN if there are none."""
     return np.array([mean_known(column) for column in values.T], dtype=np.float64)
 
 
 def _verdict(
     compared: ComparedChoices, constant: int, prices: MeanPrices, target: TargetInfo | None
 ) -> Verdict:
-    """Whether the choices have a lower loss than one expert, and whether they meet the target."""
+    """Return the verdict on the choices against always asking one expert, and on the target, if any."""
     verdict = verdict_of_choices(
         compared.outcomes.costs,
         compared.chosen,
@@ -248,9 +262,9 @@ def _verdict(
 
 
 def _target_verdict(compared: ComparedChoices, target: TargetInfo) -> TargetVerdict | None:
-    """Whether the choices meet a target, against the expert that was best when it was solved.
+    """Return whether the choices meet a target, against the expert that was best in the tuning.
 
-    None if that expert is not among these, or without scores.
+    None if that expert is not among these, or if there are no scores.
     """
     outcomes = compared.outcomes
     if target.best_expert not in compared.expert_names or outcomes.scores is None:
@@ -276,9 +290,10 @@ def _target_verdict(compared: ComparedChoices, target: TargetInfo) -> TargetVerd
 def named_baselines(
     baselines: Sequence[Mapping[str, Any]], mix: str = "the same mix at random"
 ) -> list[dict[str, Any]]:
-    """The rows of ``baselines`` as people read them: a name in place of key and expert.
+    """Return the rows of ``baselines`` with a readable "name" in place of "key" and "expert".
 
-    A single expert that was best in the fit and is best here, too, is named once.
+    If the best single expert of the fit is also the best one here, it has one row instead of two. ``mix``
+    is the name of the row "same_mix".
 
     >>> rows = [{"key": "router", "expert": None}, {"key": "best_single", "expert": "large"}]
     >>> [row["name"] for row in named_baselines([*rows, {"key": "fit_constant", "expert": "large"}])]
@@ -311,7 +326,7 @@ def named_baselines(
 
 
 def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
-    """Mean recall of the experts that are cheapest in some rows, but in less than 1 / n_experts of them."""
+    """Return the mean recall of experts that are cheapest in some, but less than 1 / n_experts, rows."""
     rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
     if not rare.any():
         return math.nan

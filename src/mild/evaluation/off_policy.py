@@ -1,4 +1,6 @@
-"""Mean cost of another policy, from draws that were logged with their probabilities.
+"""Off-policy evaluation: the mean cost of a new policy, from answers of the logged one.
+
+The log has the probability with which each answer was drawn.
 
 Row i is an answer of expert ``a_i``, which was asked with probability ``p_i`` and cost ``c_i``. Where only
 a sample of the answers was judged, it counts ``w_i`` times, the inverse of the rate of the sample;
@@ -59,7 +61,7 @@ class LoggedAnswers:
         return cls(expert, propensity, ones, ones, np.arange(len(expert)))
 
     def ratios(self, target: FloatArray) -> FloatArray:
-        """(n,) how much more probable each answer is with the probabilities ``target`` (n, n_experts)."""
+        """Return ``r_i`` (n,): how much more probable each answer is under ``target`` (n, n_experts)."""
         # An expert that the new policy does not know has the probability 0.
         probability = np.where(self.expert >= 0, values_of(target, self.expert), 0.0)
         return probability / self.propensity
@@ -70,7 +72,8 @@ class OffPolicyEstimate:
     """A mean cost per request."""
 
     interval: Interval
-    parts: FloatArray  # (n_episodes,) linear part of the estimator, by which estimates can be subtracted
+    # (n_episodes,) linear part of the estimator, by which the interval of a difference is computed
+    parts: FloatArray
 
     def minus(self, other: OffPolicyEstimate) -> OffPolicyEstimate:
         """The difference of two estimates from the same answers."""
@@ -83,7 +86,7 @@ class OffPolicyEstimate:
 def inverse_propensity(
     answers: LoggedAnswers, costs: FloatArray, target: FloatArray, confidence: float = 0.95
 ) -> OffPolicyEstimate:
-    """Unbiased; noisy where the new policy prefers what was rarely drawn.
+    """Estimate the mean cost by inverse propensities: unbiased, but noisy for rarely drawn experts.
 
     ``costs`` (n,) are those of the answers, ``target`` (n, n_experts) the new policy's probabilities.
     """
@@ -94,7 +97,7 @@ def inverse_propensity(
 def self_normalised(
     answers: LoggedAnswers, costs: FloatArray, target: FloatArray, confidence: float = 0.95
 ) -> OffPolicyEstimate:
-    """A weighted mean: slightly biased in small logs, never outside the costs that were seen.
+    """Estimate the mean cost as a weighted mean: slightly biased, within the costs of the log.
 
     Arguments are as in ``inverse_propensity``.
     """
@@ -109,7 +112,9 @@ def doubly_robust(
     expected: FloatArray,
     confidence: float = 0.95,
 ) -> OffPolicyEstimate:
-    """Unbiased as inverse propensity is, and less noisy the better the model.
+    """Estimate the mean cost by a model whose errors are corrected by inverse propensities.
+
+    It is unbiased as ``inverse_propensity`` is, and less noisy the better the model.
 
     ``expected`` (n, n_experts) are the costs that the model expects; other arguments are as in
     ``inverse_propensity``.
@@ -133,7 +138,7 @@ def serving_router(
     serving: FloatArray,
     confidence: float = 0.95,
 ) -> OffPolicyEstimate:
-    """The serving router without the exploration of the log, by the same model as ``doubly_robust``.
+    """Estimate the mean cost of the router that wrote the log, without its exploration.
 
     ``serving`` (n,) is the probability of each answer without exploration, divided by its propensity; 1 to
     take the router as it was logged. Other arguments are as in ``doubly_robust``.
@@ -147,14 +152,14 @@ def serving_router(
 def logged_mean(
     answers: LoggedAnswers, costs: FloatArray, confidence: float = 0.95
 ) -> OffPolicyEstimate:
-    """What was paid."""
+    """Estimate the mean cost of the logged policy, exploration included."""
     return _mean_per_request(answers.share * costs, answers.share, answers.episode, confidence)
 
 
 def _mean_per_request(
     costs: FloatArray, requests: FloatArray, episode: IntArray, confidence: float
 ) -> OffPolicyEstimate:
-    """``sum(costs) / sum(requests)`` with its linear part, which is a sum over the rows of an episode."""
+    """Return ``sum(costs) / sum(requests)`` with its interval and its linear part by episode."""
     labels, episode_of_row = np.unique(episode, return_inverse=True)
     n_requests = float(requests.sum())
     if n_requests <= 0:
@@ -167,22 +172,40 @@ def _mean_per_request(
 
 
 def values_of(values: FloatArray, expert: IntArray) -> FloatArray:
-    """(n,) the value of one expert in each row of (n, n_experts)."""
+    """Return the value (n,) of one expert in each row of values (n, n_experts)."""
     return values[np.arange(len(expert)), expert]
 
 
 def measure_overlap(
     draws: LoggedAnswers, target: FloatArray, expert_names: Sequence[str]
 ) -> dict[str, Any]:
-    """How much the log tells about the new router, JSON-ready.
+    """Measure how much a log says about a new policy.
 
-    ``draws`` has one answer per episode. ``agreement`` is the share of the draws that the new router could
-    have made, too; ``effective`` the effective sample size ``(sum w)^2 / sum w^2``. The mean weight must be
-    1 within its standard error. ``unseen`` are experts that were never drawn, and the share of the queries
-    that they would get.
+    Draw i counts ``m_i`` times (``draws.weight``), and its weight under the new policy is
+
+        ``w_i = m_i pi_i(a_i) / p_i``
+
+    in the letters of the module's docstring. Divided by ``sum_i m_i``, the weights have the mean 1, within
+    its standard error, if the logged propensities are right.
+
+    Parameters
+    ----------
+    draws : LoggedAnswers
+        One answer per episode.
+    target : (n_draws, n_experts) array
+        Probability with which the new policy would draw each expert.
+    expert_names : sequence of str
+        Names of the experts of the new policy.
+
+    Returns
+    -------
+    dict
+        JSON-ready: "agreement", the share of the draws that the new policy could have made;
+        "effective", the effective sample size ``(sum_i w_i)^2 / sum_i w_i^2``; "largest_share" of one draw
+        in the sum of the weights; "mean_weight" and its standard error "weight_error"; "unseen", the share
+        of the queries that each expert would get which was never drawn; and the number of "draws".
     """
-    mass = draws.weight
-    weights = mass * draws.ratios(target)
+    weights = draws.weight * draws.ratios(target)
     if weights.size == 0:
         return {
             "draws": 0,
@@ -193,25 +216,25 @@ def measure_overlap(
             "weight_error": 0.0,
             "unseen": {},
         }
-    n_draws = float(mass.sum())
-    total = float(weights.sum())
-    squares = float((weights**2).sum())
+    n_counted = float(draws.weight.sum())
+    weight_sum = float(weights.sum())
+    square_sum = float((weights**2).sum())
     effective = 0.0
-    if squares:
-        effective = total**2 / squares
+    if square_sum:
+        effective = weight_sum**2 / square_sum
     largest_share = 0.0
-    if total:
-        largest_share = float(weights.max()) / total
+    if weight_sum:
+        largest_share = float(weights.max()) / weight_sum
     weight_error = float("inf")
     if weights.size > 1:
-        deviations = weights - mass * total / max(n_draws, 1)
-        weight_error = float(deviations.std(ddof=1) * np.sqrt(weights.size) / n_draws)
+        deviations = weights - draws.weight * weight_sum / max(n_counted, 1)
+        weight_error = float(deviations.std(ddof=1) * np.sqrt(weights.size) / n_counted)
     return {
         "draws": weights.size,
         "agreement": float((weights > 0).mean()),
         "effective": effective,
         "largest_share": largest_share,
-        "mean_weight": total / n_draws,
+        "mean_weight": weight_sum / n_counted,
         "weight_error": weight_error,
         "unseen": _unseen_shares(draws, target, expert_names),
     }
@@ -220,7 +243,7 @@ def measure_overlap(
 def _unseen_shares(
     draws: LoggedAnswers, target: FloatArray, expert_names: Sequence[str]
 ) -> dict[str, float]:
-    """Share of the queries that experts would get which were never drawn, by name."""
+    """Return, by name, the share of the queries that each expert would get which was never drawn."""
     drawn_experts = set(draws.expert.tolist())
     shares = (draws.weight @ target / float(draws.weight.sum())).tolist()
     unseen = {}
@@ -245,34 +268,53 @@ def expected_costs(
     n_experts: int,
     seed: int = 0,
 ) -> FloatArray:
-    """Expected cost (n, n_experts) of each expert on each row, by models fitted on other rows.
+    """Predict the cost of each expert on each row, by models that were fitted on other rows.
 
-    For every expert and fold this is a ridge regression of the cost (n,) on the features (n, d), fitted
-    on the rows of the other folds on which that expert was ``chosen``; its strength by generalised
-    cross-validation. An expert with few rows there gets their mean, one with none the mean over all
-    experts. Rows of one group, an episode, are never on both sides of a split.
+    For each expert and fold, a ridge regression of the cost on the features is fitted on the rows of the
+    other folds in which this expert was chosen. Its strength is chosen by generalised cross-validation.
+    An expert with few such rows gets their mean cost; one with none, the mean cost over all experts.
+
+    Parameters
+    ----------
+    features : (n, d) array
+    chosen : (n,) array
+        Index of the expert that answered; -1 for one that is not among the n_experts.
+    costs : (n,) array
+        Costs of these answers.
+    groups : (n,) array
+        Rows of one group, such as an episode, are in one fold.
+    n_experts : int
+    seed : int, default=0
+        Seed of the folds.
+
+    Returns
+    -------
+    (n, n_experts) array
     """
     columns = _regression_columns(features, costs)
     fold_of_row = _fold_of_row(groups, seed)
-    result = np.empty((len(costs), n_experts))
-    is_drawn = chosen >= 0
-    for expert in range(n_experts):
-        for fold in range(FOLDS):
-            other_folds = fold_of_row != fold
-            expert_columns = columns[(chosen == expert) & other_folds]
-            coefficients = _ridge(expert_columns.T @ expert_columns)
+    predicted = np.empty((len(costs), n_experts))
+    for fold in range(FOLDS):
+        is_test = fold_of_row == fold
+        mean_cost = 0.0
+        train_costs = costs[(chosen >= 0) & ~is_test]
+        if train_costs.size:
+            mean_cost = float(train_costs.mean())
+        for expert in range(n_experts):
+            train_columns = columns[(chosen == expert) & ~is_test]
+            coefficients = _ridge(train_columns.T @ train_columns)
             if coefficients is None:
                 coefficients = np.zeros(columns.shape[1] - 1)
-                other_costs = costs[is_drawn & other_folds]
-                if other_costs.size:
-                    coefficients[0] = other_costs.mean()
-            rows = fold_of_row == fold
-            result[rows, expert] = columns[rows, :-1] @ coefficients
-    return result
+                coefficients[0] = mean_cost
+            predicted[is_test, expert] = columns[is_test, :-1] @ coefficients
+    return predicted
 
 
 def _regression_columns(features: FloatArray, costs: FloatArray) -> FloatArray:
-    """Columns (1, X, y), X standardised; their products are all that a ridge regression needs."""
+    """Return the columns (1, X, y), with X standardised.
+
+    Their products are all that a ridge regression needs.
+    """
     scale = features.std(axis=0, dtype=np.float64)
     columns = np.empty((len(costs), len(scale) + 2))
     columns[:, 0] = 1.0
@@ -283,7 +325,7 @@ def _regression_columns(features: FloatArray, costs: FloatArray) -> FloatArray:
 
 
 def _fold_of_row(groups: IntArray, seed: int) -> IntArray:
-    """Fold (n,) of each row, drawn by group."""
+    """Return the fold (n,) of each row, drawn at random by group."""
     _, group_of_row = np.unique(groups, return_inverse=True)
     n_groups = int(group_of_row.max(initial=-1)) + 1
     fold_of_group = np.random.default_rng(seed).permutation(n_groups) % FOLDS
@@ -291,7 +333,10 @@ def _fold_of_row(groups: IntArray, seed: int) -> IntArray:
 
 
 def _ridge(products: FloatArray) -> FloatArray | None:
-    """Intercept and slope from the products of (1, X, y); None without any row."""
+    """Fit a ridge regression from the products of the columns (1, X, y).
+
+    Returns intercept and slope (1 + n_features,), or None without any row.
+    """
     count = products[0, 0]
     if count == 0:
         return None

@@ -99,7 +99,7 @@ def replay_draws(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """What a router that reads text would have cost on the logged traffic, per request.
+    """Estimate what a router that reads text would have cost on logged traffic, per request.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def replay_draws(
 
 
 def _trusted_rows(rows: Rows, left_out: Counter[str]) -> Rows:
-    """The rows that were judged and picked at random; the others are counted in ``left_out``."""
+    """Return the rows that were picked at random and judged; count the others in ``left_out``."""
     is_judged = ~np.isnan(rows.error)
     is_trusted = rows.weight > 0
     left_out["not judged"] += int((~is_judged).sum())
@@ -171,10 +171,25 @@ def replay_rows(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Estimates of each quantity (n,) and the verdict on the quantity "cost".
+    """Estimate what a new router would have cost on logged rows, and judge it by this.
 
-    ``cost`` says what that is, such as "dollars". ``serving`` are the weights of the serving router; None
-    if the policy of the log is the serving one.
+    Parameters
+    ----------
+    rows : the logged rows, with what the new router would choose
+    quantities : values (n,) of each quantity whose mean is estimated; one of them is "cost"
+    router : the new router
+    cost : what the quantity "cost" is, such as "dollars"
+    serving : (E,) weights that take the exploration of the log from the serving router; None if the
+        policy of the log is the serving one
+    left_out : reason -> number of rows that are not used
+    explore : exploration rate of the new router
+    confidence : confidence level of the intervals
+    seed : seed of the folds of the cost model
+
+    Returns
+    -------
+    dict
+        The fields that ``replay_draws`` returns.
     """
     target = _new_probabilities(rows, router, explore)
     overlap = {
@@ -182,21 +197,22 @@ def replay_rows(
         **rows.changes(),
         "unknown": [name for name in rows.drawn if name not in router.expert_names],
     }
-    fields_of_quantity: dict[str, dict[str, Any]] = {}
-    gap = None
+    estimates: dict[str, dict[str, Any]] = {}
+    cost_difference = None
+    # An interval needs at least two draws.
     if overlap["draws"] >= 2:
         for name, values in quantities.items():
-            estimates = _estimates(rows, values, target, serving, confidence, seed)
-            fields_of_quantity[name] = _estimate_fields(estimates)
+            estimates_by_method = _estimates(rows, values, target, serving, confidence, seed)
+            estimates[name] = _estimate_fields(estimates_by_method)
             if name == "cost":
-                gap = estimates["difference_to_serving"].interval
+                cost_difference = estimates_by_method["difference_to_serving"].interval
     reasons = {reason: count for reason, count in left_out.items() if count}
     n_rows = int(rows.episode.size)
     return {
-        "verdict": _replay_verdict(overlap, gap, cost, reasons, n_rows, confidence),
+        "verdict": _replay_verdict(overlap, cost_difference, cost, reasons, n_rows, confidence),
         "cost": cost,
         "confidence": confidence,
-        "estimates": fields_of_quantity,
+        "estimates": estimates,
         "overlap": overlap,
         "rows": n_rows,
         "draws": overlap["draws"],
@@ -207,7 +223,7 @@ def replay_rows(
 
 
 def _new_probabilities(rows: Rows, router: Router, explore: float) -> FloatArray:
-    """Probability (E, n_experts) with which the new router would draw each expert."""
+    """Return the probability (E, n_experts) with which the new router would draw each expert."""
     n_draws = rows.wanted.size
     probabilities = np.full((n_draws, router.n_experts), explore / router.n_experts)
     probabilities[np.arange(n_draws), rows.wanted] += 1 - explore
@@ -216,23 +232,23 @@ def _new_probabilities(rows: Rows, router: Router, explore: float) -> FloatArray
 
 def _replay_verdict(
     overlap: Mapping[str, Any],
-    gap: Interval | None,
+    cost_difference: Interval | None,
     cost: str,
     left_out: Mapping[str, int],
     n_rows: int,
     confidence: float,
 ) -> ReplayVerdict:
-    """The verdict on the new router; ``gap`` is its cost minus that of the serving one, if known."""
+    """Return the verdict on the new router; ``cost_difference`` is to the serving one, None if unknown."""
     unit = ""
     if cost == "dollars":
         unit = "$"
-    reason, sentence = judge(overlap, gap, unit, left_out)
-    if gap is None:
-        gap = Interval(math.nan, math.nan, math.nan, math.nan, 0, confidence)
+    reason, sentence = judge(overlap, cost_difference, unit, left_out)
+    if cost_difference is None:
+        cost_difference = Interval(math.nan, math.nan, math.nan, math.nan, 0, confidence)
     return ReplayVerdict(
-        estimate=gap.estimate,
-        low=gap.low,
-        high=gap.high,
+        estimate=cost_difference.estimate,
+        low=cost_difference.low,
+        high=cost_difference.high,
         confidence=confidence,
         router="the new router",
         constant="the serving router",
@@ -244,7 +260,7 @@ def _replay_verdict(
 
 
 def _expert_shares(rows: Rows, router: Router, target: FloatArray) -> dict[str, dict[str, float]]:
-    """How often each expert was drawn, and how often the new router would draw it, by name."""
+    """Return, by name, how often each expert was drawn, and how often the new router would draw it."""
     n_drawn = max(sum(rows.drawn.values()), 1)
     new_shares = dict.fromkeys(router.expert_names, 0.0)
     if len(target):
@@ -273,7 +289,7 @@ def check_price_weight(price_weight: float | None) -> float:
 def _estimate_fields(
     estimates: Mapping[str, OffPolicyEstimate],
 ) -> dict[str, dict[str, float]]:
-    """Each estimate with its interval, JSON-ready."""
+    """Return each estimate with its interval, JSON-ready."""
     fields = {}
     for method, estimate in estimates.items():
         interval = estimate.interval
@@ -294,9 +310,21 @@ def _estimates(
     confidence: float,
     seed: int,
 ) -> dict[str, OffPolicyEstimate]:
-    """Estimates by name from the costs (n,) of the rows.
+    """Estimate the mean cost of the new and of the serving router, by each method.
 
-    ``draw_target`` (E, n_experts) and ``draw_serving`` (E,) are by draw; rows take those of theirs.
+    Parameters
+    ----------
+    rows : n logged rows of E draws
+    costs : (n,) what each row cost
+    draw_target : (E, n_experts) probability with which the new router would draw each expert
+    draw_serving : (E,) weights of the serving router; None if it is the logged one
+    confidence : confidence level of the intervals
+    seed : seed of the folds of the cost model
+
+    Returns
+    -------
+    dict
+        Estimates by method, and two differences of the doubly robust one.
     """
     answers = rows.answers()
     target = draw_target[rows.episode]
@@ -305,23 +333,23 @@ def _estimates(
         serving = draw_serving[rows.episode]
     n_experts = target.shape[1]
     expected = expected_costs(rows.features, answers.expert, costs, rows.episode, n_experts, seed)
-    robust = doubly_robust(answers, costs, target, expected, confidence)
-    logged = logged_mean(answers, costs, confidence)
-    served = serving_router(answers, costs, target, expected, serving, confidence)
+    new_router = doubly_robust(answers, costs, target, expected, confidence)
+    logged_policy = logged_mean(answers, costs, confidence)
+    serving_policy = serving_router(answers, costs, target, expected, serving, confidence)
     return {
-        "logged": logged,
-        "serving": served,
+        "logged": logged_policy,
+        "serving": serving_policy,
         "inverse_propensity": inverse_propensity(answers, costs, target, confidence),
         "self_normalised": self_normalised(answers, costs, target, confidence),
-        "doubly_robust": robust,
-        "difference": robust.minus(logged),
-        "difference_to_serving": robust.minus(served),
+        "doubly_robust": new_router,
+        "difference": new_router.minus(logged_policy),
+        "difference_to_serving": new_router.minus(serving_policy),
     }
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n rows in E episodes."""
+    """n logged rows of E draws, or episodes, with what a new router would choose in each."""
 
     episode: IntArray  # (n,) index of the draw that the row belongs to
     chosen: IntArray  # (E,) expert that was drawn; -1 if the new router does not know it
@@ -396,23 +424,25 @@ class Rows:
         )
 
     def answers(self) -> LoggedAnswers:
-        """The rows; no request has two of them."""
+        """Return the rows as answers, each of a request of its own."""
         expert = self.chosen[self.episode]
         propensity = self.propensity[self.episode]
         return LoggedAnswers(expert, propensity, self.weight, self.weight, self.episode)
 
     def draws(self) -> LoggedAnswers:
-        """The draws, each with the mean weight of its rows."""
+        """Return the draws as answers, each with the mean weight of its rows."""
         n_draws = self.chosen.size
         n_rows = np.bincount(self.episode, minlength=n_draws)
         weight = np.bincount(self.episode, self.weight, minlength=n_draws) / n_rows
         return LoggedAnswers(self.chosen, self.propensity, weight, weight, np.arange(n_draws))
 
     def serving_weights(self, explore: float) -> FloatArray | None:
-        """(E,) weights of the serving router under another share of exploration; None if it is not known.
+        """Return weights (E,) of the serving router under another rate of exploration.
 
-        Of m experts the preferred one was drawn with ``1 - e + e / m`` and any other with ``e / m``, where
-        e is the share of the log.
+        With the exploration rate e of the log and m experts, the preferred expert was drawn with the
+        probability ``1 - e + e / m``, and each other one with ``e / m``. The weights are the same
+        probabilities for the rate ``explore``, divided by the propensities. None if the log has only
+        preferred draws, or none of them, so that e is not known.
         """
         if not self.preferred.any() or self.preferred.all():
             return None
@@ -424,7 +454,7 @@ class Rows:
         return weights
 
     def changes(self) -> dict[str, Any]:
-        """Share of the draws that the new router decides otherwise, and draws that tell of these."""
+        """Return how many draws the new router would decide differently, and how many show the result."""
         same = self.chosen == self.wanted
         is_changed = ~same[self.preferred]
         changed_share = None
@@ -437,7 +467,7 @@ class Rows:
 
 
 def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 0) -> Rows:
-    """Let the new router decide every row; texts are not kept."""
+    """Let the new router decide all rows, block by block, so that texts need not be kept."""
     projection = None
     if router.n_features > WIDE:
         rng = np.random.default_rng(seed)
@@ -452,12 +482,13 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 
 def _decided_block(
     block: Sequence[LoggedRow], router: Router, projection: FloatArray | None
 ) -> Rows:
-    """The rows of a block, decided by the new router; wide features are projected."""
+    """Let the new router decide the rows of a block; wide features are projected for the cost model."""
     X = router.features([row.text for row in block])
-    narrow = first_columns(X, router.n_features)
+    model_features = first_columns(X, router.n_features)
     if projection is not None:
-        narrow = narrow @ projection
-    features = np.column_stack([narrow, router.decision_function(X)]).astype(np.float32)
+        model_features = model_features @ projection
+    scores = router.decision_function(X)
+    features = np.column_stack([model_features, scores]).astype(np.float32)
     expert_index = {name: index for index, name in enumerate(router.expert_names)}
     draws = [row for row in block if row.decides]
     drawn = Counter(row.chosen for row in draws)
@@ -477,7 +508,7 @@ def _decided_block(
 
 
 def _column(rows: Sequence[LoggedRow], name: str, dtype: Any) -> Any:
-    """One field (n,) of the rows."""
+    """Return a field of the rows as an array (n,)."""
     return np.array([getattr(row, name) for row in rows], dtype)
 
 
@@ -490,46 +521,66 @@ class ReplayJudgement(NamedTuple):
 
 def judge(
     overlap: Mapping[str, Any],
-    gap: Interval | None,
+    cost_difference: Interval | None,
     unit: str,
     left_out: Mapping[str, int],
 ) -> ReplayJudgement:
-    """What the log says about the new router, by the difference ``gap`` to the serving one.
+    """Decide whether a new router is better than the serving one, as far as the log can tell.
 
-    ``unit`` is "$" where only dollars are known, which the sentence begins with.
+    Parameters
+    ----------
+    overlap : what ``measure_overlap`` and ``Rows.changes`` say about the log
+    cost_difference : mean cost of the new router minus that of the serving one; None if it is not known
+    unit : "$" if the cost is in dollars only, which the sentence then says; otherwise empty
+    left_out : reason -> number of rows that are not used
     """
     if overlap["draws"] == 0:
         return _nothing(left_out)
     if overlap["unseen"]:
         return _unseen(overlap)
     if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
-        return _not_clear(
-            "propensities",
-            f"the weights must be 1 on average; they are {overlap['mean_weight']:.3f} (standard error "
-            f"{overlap['weight_error']:.3f}), so the logged propensities do not match the draws.",
-        )
-    if gap is None or overlap["effective"] < ENOUGH:
-        return _not_clear(
-            "too_few",
-            f"too few draws. The {overlap['draws']:,} draws say as much about the new router as "
-            f"{overlap['effective']:.0f} decisions of its own would; with fewer than {ENOUGH:.0f} the "
-            "intervals cannot be trusted. Explore more or longer.",
-        )
-    if overlap["changed"] == 0 and gap.estimate == 0:
+        return _wrong_propensities(overlap)
+    if cost_difference is None or overlap["effective"] < ENOUGH:
+        return _too_few_draws(overlap)
+    if overlap["changed"] == 0 and cost_difference.estimate == 0:
         return ReplayJudgement(
             "same",
             "The new router decides like the serving one: there is no difference to estimate.",
         )
     if overlap["changed"] and overlap["changed_draws"] < ENOUGH_CHANGED:
-        return _not_clear(
-            "too_few",
-            f"too few draws. The new router decides {100 * overlap['changed']:.1f} % of the requests "
-            f"differently, and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what "
-            f"that costs ({ENOUGH_CHANGED} are needed). Explore more or longer.",
-        )
-    if gap.decided:
-        return _clear_difference(gap, unit)
-    return _noise(gap, unit)
+        return _too_few_changed_draws(overlap)
+    if cost_difference.decided:
+        return _clear_difference(cost_difference, unit)
+    return _noise(cost_difference, unit)
+
+
+def _wrong_propensities(overlap: Mapping[str, Any]) -> ReplayJudgement:
+    """The mean weight is far from 1, which right propensities do not allow."""
+    return _not_clear(
+        "propensities",
+        f"the weights must be 1 on average; they are {overlap['mean_weight']:.3f} (standard error "
+        f"{overlap['weight_error']:.3f}), so the logged propensities do not match the draws.",
+    )
+
+
+def _too_few_draws(overlap: Mapping[str, Any]) -> ReplayJudgement:
+    """The effective sample size is too small for an interval."""
+    return _not_clear(
+        "too_few",
+        f"too few draws. The {overlap['draws']:,} draws say as much about the new router as "
+        f"{overlap['effective']:.0f} decisions of its own would; with fewer than {ENOUGH:.0f} the "
+        "intervals cannot be trusted. Explore more or longer.",
+    )
+
+
+def _too_few_changed_draws(overlap: Mapping[str, Any]) -> ReplayJudgement:
+    """The log has too few of the answers that the new router would change to."""
+    return _not_clear(
+        "too_few",
+        f"too few draws. The new router decides {100 * overlap['changed']:.1f} % of the requests "
+        f"differently, and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what "
+        f"that costs ({ENOUGH_CHANGED} are needed). Explore more or longer.",
+    )
 
 
 def _not_clear(reason: str, words: str) -> ReplayJudgement:
@@ -551,48 +602,48 @@ def _unseen(overlap: Mapping[str, Any]) -> ReplayJudgement:
     )
 
 
-def _clear_difference(gap: Interval, unit: str) -> ReplayJudgement:
+def _clear_difference(difference: Interval, unit: str) -> ReplayJudgement:
     """The interval of the difference excludes 0."""
     reason = "worse"
     change = "more"
-    if gap.high < 0:
+    if difference.high < 0:
         reason = "better"
         change = "less"
     subject = "The"
     if unit:
         subject = "Dollars only, no feedback on the answers: the"
     sentence = (
-        f"{subject} new router would have been {reason}: {_money(abs(gap.estimate), unit)} {change} "
-        f"per request than the serving one, exploration aside ({_interval_words(gap, unit)})."
+        f"{subject} new router would have been {reason}: {_money(abs(difference.estimate), unit)} {change} "
+        f"per request than the serving one, exploration aside ({_interval_words(difference, unit)})."
     )
     return ReplayJudgement(reason, sentence)
 
 
-def _noise(gap: Interval, unit: str) -> ReplayJudgement:
+def _noise(difference: Interval, unit: str) -> ReplayJudgement:
     """The interval of the difference contains 0."""
-    difference = "difference"
+    quantity = "difference"
     remedy = ""
     if unit:
-        difference = "difference in dollars"
+        quantity = "difference in dollars"
         remedy = " Only dollars are known: give feedback=FILE."
     return _not_clear(
         "noise",
-        f"the {difference} of {_money(gap.estimate, unit)} is within the noise "
-        f"({_interval_words(gap, unit)}).{_draws_needed(gap)}{remedy}",
+        f"the {quantity} of {_money(difference.estimate, unit)} is within the noise "
+        f"({_interval_words(difference, unit)}).{_draws_needed(difference)}{remedy}",
     )
 
 
-def _interval_words(gap: Interval, unit: str) -> str:
-    low = _money(gap.low, unit)
-    high = _money(gap.high, unit)
-    return f"{gap.confidence * 100:g} % interval of the difference {low} to {high}"
+def _interval_words(difference: Interval, unit: str) -> str:
+    low = _money(difference.low, unit)
+    high = _money(difference.high, unit)
+    return f"{difference.confidence * 100:g} % interval of the difference {low} to {high}"
 
 
-def _draws_needed(gap: Interval) -> str:
+def _draws_needed(difference: Interval) -> str:
     """How many times as many draws would show the difference; empty if it is too small for that."""
-    if gap.estimate == 0 or not gap.standard_error > 0:
+    if difference.estimate == 0 or not difference.standard_error > 0:
         return ""
-    factor = ((gap.high - gap.low) / 2 / abs(gap.estimate)) ** 2
+    factor = ((difference.high - difference.low) / 2 / abs(difference.estimate)) ** 2
     if not factor < 100:
         return ""
     return (

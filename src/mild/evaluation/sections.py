@@ -1,4 +1,4 @@
-"""The numbers of a report's sections: frontier, groups, calibration and regrets of a routing."""
+"""Compute the numbers of a report's sections: frontier, groups, calibration and regrets."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ ASKING_STEPS = 10.0 ** np.linspace(-1.0, 1.0, 21)
 
 
 class SweepPoint(NamedTuple):
-    """What a router chooses at another price weight."""
+    """The choices of a router at one of several price weights."""
 
     name: str
     chosen: IntArray  # (n_samples,)
@@ -130,7 +130,7 @@ def frontier(
     methods: Sequence[Point] = (),
     target: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Points of price and quality, which of them no other point beats in both, and the router's target."""
+    """Return points of price and quality, marked if no other one beats them in both, and the target."""
     points = _points(rows, sweep, methods)
     axis = _axis(points)
     label = None
@@ -152,7 +152,7 @@ def frontier(
 def _points(
     rows: RoutedRows, sweep: Sequence[SweepPoint], methods: Sequence[Point]
 ) -> list[dict[str, Any]]:
-    """Each expert alone, the router at other price weights, methods, the router and perfect choice."""
+    """Return a point for each expert, other price weights, methods, the router and perfect choice."""
     points = []
     for expert, name in enumerate(rows.expert_names):
         points.append(_point("constant", name, rows.means(np.full(len(rows.costs), expert))))
@@ -180,7 +180,7 @@ def _point(kind: str, name: str, means: Point) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class PriceWeights:
-    """Weights of the experts' prices to try."""
+    """Weights of the experts' prices that are tried."""
 
     prices: FloatArray  # (n_experts,) mean price of each expert
     fitted_weight: float  # how much a price counts in the cost of the fit
@@ -188,7 +188,7 @@ class PriceWeights:
     words: str  # what a weight means, with a place for it
 
     def name(self, router_name: str, weight: float) -> str:
-        """The router at a weight, for people."""
+        """Return the name of the router at a weight."""
         if weight >= 100:
             number = f"{weight:,.0f}"
         else:
@@ -199,7 +199,7 @@ class PriceWeights:
 def operating_points(
     router: Any, X: Any, rows: RoutedRows, cost: Mapping[str, Any], name: str = "router"
 ) -> list[SweepPoint]:
-    """The router's choices at other price weights, each with its name, if it can compute them.
+    """Return a router's choices at other price weights, each with its name, if it can compute them.
 
     A router with a price head decides again by itself. For one that knows expected costs, the mean
     price of each expert is added at the new weight minus the weight of the fit. Prices are dollars if
@@ -221,7 +221,7 @@ def operating_points(
 
 
 def _price_weights(rows: RoutedRows, cost: Mapping[str, Any]) -> PriceWeights | None:
-    """Weights of dollars, or of asking costs where other terms count; None if there are no prices."""
+    """Return weights of dollars, or of asking costs if other terms count; None without prices."""
     has_other_terms = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
     dollars = rows.outcomes.prices
     if dollars is not None and not has_other_terms:
@@ -246,7 +246,7 @@ def _price_weights(rows: RoutedRows, cost: Mapping[str, Any]) -> PriceWeights | 
 def _choices_at(
     router: Any, X: Any, rows: RoutedRows, price_weights: PriceWeights
 ) -> list[IntArray]:
-    """The router's choices at each of the weights; none if it cannot compute them."""
+    """Return the router's choices at each of the weights; none if it cannot compute them."""
     try:
         return _repriced_choices(router, X, price_weights.weights)
     except UnsupportedError:
@@ -264,7 +264,7 @@ def _choices_at(
 
 
 def _repriced_choices(router: Any, X: Any, weights: Sequence[float]) -> list[IntArray]:
-    """Choices of a router with a price head at each of the weights."""
+    """Return the choices of a router with a price head at each of the weights."""
     choices = []
     for weight in weights:
         # Of the policy, because these prices may be another unit than dollars.
@@ -276,7 +276,7 @@ def _repriced_choices(router: Any, X: Any, weights: Sequence[float]) -> list[Int
 def target_limits(
     solved: TargetInfo | None, verdict: TargetVerdict | None
 ) -> dict[str, Any] | None:
-    """What the target of a router asks for on these rows; None if the router has no target.
+    """Return the limits of a router's target on these rows; None if the router has no target.
 
     Limits that are relative to the best expert, as it was found when the router was tuned, are those of
     this expert on these rows. ``kept`` says whether the verdict finds the target met; it is None where the
@@ -301,7 +301,7 @@ def target_limits(
 
 
 def unused_prices(content: Mapping[str, Any], cost: Mapping[str, Any]) -> str | None:
-    """What the frontier saves at the router's quality, if the loss leaves dollars out; None otherwise."""
+    """Return what the frontier saves at the router's quality; None if the loss counts dollars."""
     if cost.get("price_weight"):
         return None
     points = []
@@ -330,7 +330,7 @@ def unused_prices(content: Mapping[str, Any], cost: Mapping[str, Any]) -> str | 
 
 
 def _cheapest_as_good(points: Sequence[Point], router: Point) -> Point:
-    """The cheapest point that is as good as the router, the best of equally cheap ones."""
+    """Return the cheapest point that is as good as the router; of equally cheap ones, the best."""
     as_good = []
     dollars = []
     losses = []
@@ -349,9 +349,9 @@ def _cheapest_as_good(points: Sequence[Point], router: Point) -> Point:
 
 
 def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
-    """Numbers of the constants and router points that no other is both no dearer and no worse than.
+    """Return the indices of single experts and router points that are better than all cheaper ones.
 
-    They are in the order of rising price; of equal points the first counts.
+    They are in the order of rising price; of equal points, the first one counts.
     """
     numbers: list[int] = []
     for number in _by_price(points, axis, {"constant", "operating", "router"}):
@@ -361,7 +361,10 @@ def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
 
 
 def mixtures(points: Sequence[Point], axis: str | None) -> list[int]:
-    """Numbers of the constants on the upper hull, between which choosing at random is a straight line."""
+    """Return the indices of the single experts on the upper hull of price and quality.
+
+    Choosing between two of them at random gives the points of the line between them.
+    """
     if axis is None:
         return []
     hull: list[int] = []
@@ -377,7 +380,7 @@ def mixtures(points: Sequence[Point], axis: str | None) -> list[int]:
 
 
 def _turns_down(left: Point, middle: Point, right: Point, axis: str) -> bool:
-    """Whether the line through three points rises less after the middle one than before it."""
+    """Return whether the line through three points rises less after the middle one than before it."""
     rise_before = middle["quality"] - left["quality"]
     rise_after = right["quality"] - middle["quality"]
     run_before = middle[axis] - left[axis]
@@ -386,7 +389,7 @@ def _turns_down(left: Point, middle: Point, right: Point, axis: str) -> bool:
 
 
 def _by_price(points: Sequence[Point], axis: str | None, kinds: set[str]) -> list[int]:
-    """Numbers of the points of these kinds with both coordinates, cheap and good ones first."""
+    """Return the indices of the points of these kinds with both coordinates, cheap and good ones first."""
     if axis is None:
         return []
     ordered = []
@@ -398,7 +401,7 @@ def _by_price(points: Sequence[Point], axis: str | None, kinds: set[str]) -> lis
 
 
 def _axis(points: Sequence[Point]) -> str | None:
-    """First axis on which every constant has a value, and not all the same one."""
+    """Return the first axis on which all single experts have values that are not all equal."""
     constants = [point for point in points if point["kind"] == "constant"]
     for key in AXES:
         values = [point[key] for point in constants if point["quality"] is not None]
@@ -410,7 +413,7 @@ def _axis(points: Sequence[Point]) -> str | None:
 def method_points(
     comparison: Mapping[str, Any] | None, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Methods of a comparison of the same experts as points of the frontier, if their quality is known.
+    """Return the methods of a comparison of the same experts as points, if their quality is known.
 
     The best constant is left out, because the constants are points already.
     """
@@ -452,7 +455,7 @@ MAX_GROUP_VALUES = 500
 
 
 def find_group_column(columns: Any) -> str | None:
-    """The first usual column of subjects that has at least two and not too many values, or None."""
+    """Return the first usual column of subjects with at least two and not too many values, or None."""
     for name in SUBJECT_COLUMNS:
         if name in columns.column_names:
             values = len(columns[name].unique())
@@ -469,7 +472,7 @@ class RowGroup(NamedTuple):
 
 
 class RowGroups(NamedTuple):
-    """The groups that are shown."""
+    """The groups that a report shows."""
 
     groups: list[RowGroup]
     n_merged: int  # how many small ones are shown as one
@@ -478,7 +481,7 @@ class RowGroups(NamedTuple):
 def groups(
     rows: RoutedRows, column: str, values: Sequence[Any], constant: int, confidence: float
 ) -> dict[str, Any]:
-    """Cost of the router minus cost of the constant in each group, largest gain first.
+    """Compare the costs of the router and of the best single expert by group, largest gain first.
 
     Groups with fewer than 20 known costs are merged, and so are all but the 24 largest. The intervals
     hold for all groups at once: each has level ``confidence ** (1 / groups)``. Within a group, equal
@@ -496,7 +499,7 @@ def groups(
 
 
 def _shown_groups(values: Sequence[Any], is_known: BoolArray) -> RowGroups:
-    """Rows by their values; ``is_known`` (n, 2) says which costs of router and constant are known."""
+    """Return groups of rows by value; ``is_known`` (n, 2) is for the costs of router and constant."""
     names, label_of_row = np.unique([_group_label(value) for value in values], return_inverse=True)
     shown_labels = _shown_labels(label_of_row, is_known)
     shown_groups = []
@@ -523,7 +526,7 @@ def _group_label(value: Any) -> str:
 
 
 def _shown_labels(label_of_row: IntArray, is_known: BoolArray) -> list[int]:
-    """Labels with enough known costs of both the router and the constant, the largest first."""
+    """Return the labels with enough known costs of router and constant, the largest group first."""
     sizes = []
     for label in range(label_of_row.max(initial=-1) + 1):
         sizes.append(int(is_known[label_of_row == label].sum(axis=0).min()))
@@ -538,7 +541,7 @@ def _shown_labels(label_of_row: IntArray, is_known: BoolArray) -> list[int]:
 def _group_line(
     rows: RoutedRows, group: RowGroup, both_costs: FloatArray, confidence: float
 ) -> dict[str, Any]:
-    """Figures of a group, from the costs (n, 2) of the router and of the constant in its rows."""
+    """Return the figures of a group, from the costs (n, 2) of router and constant in its rows."""
     level = metrics.linearised_rows(both_costs)
     difference: FloatArray = level[:, :1] - level[:, 1:]
     equal_queries = None
@@ -579,16 +582,17 @@ def calibration(
     groups: IntArray | None = None,
     strength: float = 0.5,
 ) -> dict[str, Any] | None:
-    """Compare, in bins of the predicted probability, each expert's predicted and real share of the reward.
+    """Compute reliability curves: each expert's predicted and observed share of the reward.
 
-    The probability of expert k estimates ``E[reward_k | x] / E[sum_j reward_j | x]``. In at most ten bins
-    with roughly equal numbers of rows it is compared with
+    With rewards ``r_ij`` of expert j in row i and ``t_i = sum_j r_ij``, the probability ``p_ik`` of expert
+    k estimates ``E[r_ik | x_i] / E[t_i | x_i]``. Rows are sorted by ``p_ik`` into at most ten bins with
+    roughly equal numbers of rows. In each bin, these two are compared:
 
-        ``sum_i reward_ik / sum_i total_i``, where ``total_i = sum_j reward_ij``,
+        predicted share    ``sum_i t_i p_ik / sum_i t_i``
+        observed share     ``sum_i r_ik / sum_i t_i``
 
-    over the rows i of the bin. The prediction of a bin is the mean weighted by ``total_i``; the interval is
-    for a ratio of means. If an expert was not asked, the probabilities of the others are rescaled to sum to
-    1. Rows without any reward are left out.
+    The interval of the observed share is that of a ratio of means. If an expert was not asked in a row,
+    the probabilities of the others are rescaled to sum to 1. Rows without any reward are left out.
 
     Parameters
     ----------
@@ -608,28 +612,32 @@ def calibration(
     Returns
     -------
     dict or None
-        Bins by expert; None if the router has no probabilities, or no row has a reward.
+        The bins of each expert, in "experts". None if the router has no probabilities, or if no row has a
+        reward.
     """
     if rows.probabilities is None:
         return None
     check_option("form", form, FORMS)
+    if groups is None:
+        groups = np.arange(len(rows.costs))
     rewards = _rewards(rows.outcomes, form, scale, strength)
     total_rewards = rewards.sum(axis=1)
     is_asked = ~np.isnan(rows.costs)
-    predicted = np.where(is_asked, rows.probabilities, 0)
-    probability_of_asked = predicted.sum(axis=1)
-    is_usable = (total_rewards > 0) & (probability_of_asked > 0)
+    probabilities = np.where(is_asked, rows.probabilities, 0)
+    probability_sums = probabilities.sum(axis=1)
+    is_usable = (total_rewards > 0) & (probability_sums > 0)
     if not is_usable.any():
         return None
-    predicted /= np.where(is_usable, probability_of_asked, 1)[:, None]
-    if groups is None:
-        groups = np.arange(len(rows.costs))
-    experts = []
+    probabilities /= np.where(is_usable, probability_sums, 1)[:, None]
+    curves = []
     for expert in range(len(rows.expert_names)):
-        expert_rows = ExpertRewards(predicted[:, expert], rewards[:, expert], total_rewards, groups)
-        experts.append(_curve(expert_rows.take(is_usable & is_asked[:, expert]), confidence))
+        expert_rewards = ExpertRewards(
+            probabilities[:, expert], rewards[:, expert], total_rewards, groups
+        )
+        is_used = is_usable & is_asked[:, expert]
+        curves.append(_curve(expert_rewards.take(is_used), confidence))
     n_rows = int(is_usable.sum())
-    return {"form": form, "rows": n_rows, "confidence": confidence, "experts": experts}
+    return {"form": form, "rows": n_rows, "confidence": confidence, "experts": curves}
 
 
 class RewardForm(NamedTuple):
@@ -641,7 +649,7 @@ class RewardForm(NamedTuple):
 
 
 def reward_form(estimator: EstimatorInfo | None) -> RewardForm:
-    """What a saved router's probabilities are shares of; scale and strength of its rewards."""
+    """Return what a saved router's probabilities are shares of."""
     params = _reward_parameters(estimator)
     loss = params.get("loss", "mild")
     scale = params.get("cost_scale")
@@ -660,7 +668,7 @@ def reward_form(estimator: EstimatorInfo | None) -> RewardForm:
 
 
 def _reward_parameters(estimator: EstimatorInfo | None) -> dict[str, Any]:
-    """The parameters of the router that decides: of a search, those of the family that it chose."""
+    """Return the parameters of the router that decides; of a search, those of the family it chose."""
     if estimator is None:
         return {}
     params = dict(estimator.params or {})
@@ -706,7 +714,7 @@ class ExpertRewards:
 
 
 def _curve(rows: ExpertRewards, confidence: float) -> dict[str, Any]:
-    """Bins of the predicted share, the mean distance to the realised one, and a histogram."""
+    """Return an expert's reliability curve: bins, their mean error, and a histogram of predictions."""
     predicted = rows.predicted
     n_rows = len(predicted)
     if n_rows == 0:
@@ -736,7 +744,7 @@ def _curve(rows: ExpertRewards, confidence: float) -> dict[str, Any]:
 
 
 def _bin(rows: ExpertRewards, z: float) -> dict[str, Any]:
-    """Predicted and realised share, and the interval of the latter, ``z`` standard errors wide."""
+    """Return predicted and observed share of a bin, with an interval of ``z`` standard errors."""
     total = float(rows.total.sum())
     realised = float(rows.reward.sum()) / total
     # Rows of a group may err together: their residuals are added before they are squared.
@@ -779,7 +787,7 @@ class RowRegrets:
 
     @classmethod
     def of(cls, rows: RoutedRows) -> RowRegrets:
-        """The regrets of a router's choices."""
+        """Compute the regrets of a router's choices."""
         paid = metrics.chosen_costs(rows.costs, rows.chosen)
         regret = np.nan_to_num(paid - np.nanmin(rows.costs, axis=1))
         # Costs are sums of decimals: less than this is rounding.
@@ -787,7 +795,7 @@ class RowRegrets:
         return cls(rows.answering, rows.outcomes.oracle(), paid, regret)
 
     def largest_first(self, probabilities: FloatArray | None) -> IntArray:
-        """Row numbers by regret; of equal ones, the clearest preference for the choice first."""
+        """Return row numbers by regret; of equal ones, the clearest preference for the choice first."""
         preference = np.zeros(len(self.regret))
         if probabilities is not None:
             numbers = np.arange(len(self.regret))
@@ -796,7 +804,7 @@ class RowRegrets:
 
 
 def regrets(rows: RoutedRows, n_shown: int, labels: Sequence[Any] | None = None) -> dict[str, Any]:
-    """The choices with the largest regret, and the pairs of experts with the largest total regret.
+    """Return the choices with the largest regret, and the pairs of experts with the largest sum of it.
 
     The regret of a row is the cost of the router's choice minus the least cost of the row. Among equal
     regrets, rows come first in which the router preferred its choice to the best one most clearly. A
@@ -817,7 +825,7 @@ def regrets(rows: RoutedRows, n_shown: int, labels: Sequence[Any] | None = None)
 def _regretted_rows(
     rows: RoutedRows, row_regrets: RowRegrets, n_shown: int, labels: Sequence[Any]
 ) -> list[dict[str, Any]]:
-    """The rows of the largest regrets, each text once."""
+    """Return the rows of the largest regrets, each text once."""
     queries = rows.queries or [""] * len(rows.chosen)
     prefix = shared_prefix(rows.queries or [])
     lines: list[dict[str, Any]] = []
@@ -841,7 +849,7 @@ def _regretted_row(
     shortened: Mapping[str, str | None],
     label: Any,
 ) -> dict[str, Any]:
-    """One row: its text, what was chosen and what would have been best."""
+    """Return a row for the report: its text, what was chosen, and what would have been best."""
     chosen = row_regrets.chosen[number]
     best = row_regrets.best[number]
     estimated_shares = None
@@ -866,7 +874,7 @@ def _regretted_row(
 
 
 def _regretted_pairs(row_regrets: RowRegrets, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Pairs of a chosen and a better expert by their total regret, and their share of it."""
+    """Return pairs of a chosen and a better expert by their total regret, with their share of it."""
     n_experts = len(names)
     pair_of_row = row_regrets.chosen * n_experts + row_regrets.best
     n_pairs = n_experts * n_experts
@@ -893,7 +901,7 @@ def _regretted_pairs(row_regrets: RowRegrets, names: Sequence[str]) -> list[dict
 
 
 def shared_prefix(texts: Sequence[str]) -> int:
-    """Length of the prefix of whole words that all texts share, such as an instruction; 0 if short."""
+    """Return the length of the prefix of whole words that all texts share; 0 if it is short."""
     if len(texts) < 2:
         return 0
     # The first and the last in alphabetical order differ earliest.
@@ -911,7 +919,7 @@ def shared_prefix(texts: Sequence[str]) -> int:
 
 
 def _shortened(text: str, prefix: int) -> dict[str, str | None]:
-    """A text on one line without the shared prefix, and a longer version if something is missing."""
+    """Return a text on one line without the shared prefix, and a longer version if it is cut."""
     content = text
     if len(text) > prefix:
         content = text[prefix:]

@@ -1,4 +1,4 @@
-"""What more certainty of meeting a target costs, as text: for the terminal and the page."""
+"""Text on what more certainty of meeting a target costs, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GUARANTEE = "guarantee"
 
 
 def certainty_setting(row: Mapping[str, Any]) -> str:
-    """The setting of a row; if it does not meet the target, the text says so first.
+    """Return the setting of a row as text, which begins with whether it misses the target.
 
     >>> certainty_setting({"certainty": "80 %", "setting": "always large", "met": False})
     'not met: nearest is always large'
@@ -25,7 +25,7 @@ def certainty_setting(row: Mapping[str, Any]) -> str:
 
 
 def certainty_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """All rows in one sentence if they differ in nothing but the certainty; otherwise None.
+    """Return one sentence for all rows if they differ in nothing but the certainty; otherwise None.
 
     >>> row = {"setting": "always large", "quality_kept": 1.0, "dollars_saved": 0.0}
     >>> row |= {"dollars_per_1000": 4.0, "met": False}
@@ -49,21 +49,21 @@ dollars saved 0.0 %, $4.00 per 1,000 queries).'
 
 
 def _without_certainty(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row says beside its certainty."""
+    """Return a row without its certainty."""
     other_facts = dict(row)
     other_facts.pop("certainty", None)
     return other_facts
 
 
 def _enumeration(words: Sequence[str], conjunction: str) -> str:
-    """Words with commas, and a conjunction before the last one."""
+    """Join words with commas, and with a conjunction before the last one."""
     if len(words) == 1:
         return words[0]
     return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
 
 
 def _figure_words(row: Mapping[str, Any]) -> str:
-    """The figures of a row that are known, in words."""
+    """Return the figures of a row that are known, as text."""
     figures = []
     if row["quality_kept"] is not None:
         figures.append(f"quality kept {100 * row['quality_kept']:.1f} %")

@@ -35,7 +35,7 @@ SHAPES = {
 
 
 def polygon(kind: str, x: float, y: float, radius: float) -> str:
-    """Corners of the mark of a kind of point; empty for a circle."""
+    """Return the corners of the mark of a kind of point, for SVG; empty for a circle."""
     corners = SHAPES.get(kind, ())
     return " ".join(f"{x + radius * dx:.1f},{y + radius * dy:.1f}" for dx, dy in corners)
 
@@ -64,7 +64,7 @@ class IntervalChart:
 
 
 def zero_scale(spans: Iterable[Span], margin: float) -> Scale:
-    """A scale that holds zero and all intervals; ``margin`` per cent are free at both ends."""
+    """Return a scale that holds zero and all intervals; ``margin`` per cent are free at both ends."""
     values = [0.0]
     for span in spans:
         values.extend(span)
@@ -77,19 +77,24 @@ def zero_scale(spans: Iterable[Span], margin: float) -> Scale:
 
 
 def interval_mark(span: Span, scale: Scale, higher_is_better: bool = False) -> IntervalMark:
-    """An interval of a difference on a scale; by default below zero is better."""
+    """Return an interval of a difference on a scale; by default, below zero is better."""
     estimate, low, high = span
+    above = "worse"
+    below = "better"
+    if higher_is_better:
+        above = "better"
+        below = "worse"
     side = "level"
     if low > 0:
-        side = "better" if higher_is_better else "worse"
+        side = above
     elif high < 0:
-        side = "worse" if higher_is_better else "better"
+        side = below
     text = f"{signed(estimate)} ({signed(low)} to {signed(high)})"
     return IntervalMark(side, scale(estimate), scale(low), scale(high), text)
 
 
 def interval_chart(spans: Sequence[Span], margin: float = 4.0) -> IntervalChart:
-    """Intervals of differences, of which less is better, one below the other."""
+    """Return intervals of differences, of which less is better, one below the other."""
     scale = zero_scale(spans, margin)
     rows = [interval_mark(span, scale) for span in spans]
     return IntervalChart(scale(0), rows, scale.labelled_ticks(4, _signed_tick))
@@ -157,15 +162,15 @@ class FrontierChart:
     frame: DrawingFrame
     across: Scale
     up: Scale
-    rows: list[tuple[float, str]]  # ticks of quality
-    columns: list[tuple[float, str]]  # ticks of the price
+    rows: list[tuple[float, str]]  # ticks of quality: position and text
+    columns: list[tuple[float, str]]  # ticks of the price: position and text
     marks: list[Mark]
     limits: tuple[float | None, float | None]  # across and up; None without such a limit
     names: list[PlacedLabel]
 
 
 def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list[FrontierChart]:
-    """Two drawings of the frontier; the style sheet shows the one that fits the page."""
+    """Return two drawings of the frontier; the style sheet shows the one that fits the page."""
     axis = frontier["axis"]
     points = []
     for point in frontier["points"]:
@@ -186,37 +191,36 @@ def _frontier_chart(
     experts: Sequence[str],
     page_format: DrawingFormat,
 ) -> FrontierChart:
-    """One drawing: scales, marks, names, and the limits of the target."""
-    frame = page_format.frame
-    prices = []
-    qualities = []
-    for point in points:
-        prices.append(point[axis])
-        qualities.append(point["quality"])
-    # A limit of 0 is not drawn: it may have no place on a logarithmic axis.
+    """Lay out one drawing of price against quality: where marks, names, ticks and limits are.
+
+    Parameters
+    ----------
+    points : points with a price and a quality, in the order in which they are drawn
+    axis : the price that is drawn across: a key of ``AXES``, and of each point
+    target : limits of the router's target by axis, and of "quality"; empty without a target
+    experts : names of the experts
+    page_format : size of the drawing
+    """
     price_limit = target.get(axis)
-    if price_limit:
-        prices.append(price_limit)
     quality_limit = target.get("quality")
-    if quality_limit:
-        qualities.append(quality_limit)
-    may_log = axis != "asking"
-    across = scale_for(prices, frame.left, frame.right, may_log=may_log)
-    up = scale_for(qualities, frame.bottom, frame.top, pad=0.1)
-    short = short_names(experts, page_format.max_letters)
-    short_by_name = dict(zip(experts, short, strict=True))
+    across, up = _frontier_scales(points, axis, price_limit, quality_limit, page_format.frame)
+    shortened_names = short_names(experts, page_format.max_letters)
+    short_by_name = dict(zip(experts, shortened_names, strict=True))
     marks = []
     for point in points:
         name = _shown_name(point, short_by_name, page_format.max_letters)
         x = across(point[axis])
         y = up(point["quality"])
         marks.append(_frontier_mark(point, x, y, name, has_target=bool(target)))
+    # A tenth of a per cent matters only on a short axis.
     quality_digits = 0
     if up.high - up.low <= 0.1:
         quality_digits = 1
-    price_tick = _dollar_tick if axis == "dollars" else _number_tick
+    price_tick = _number_tick
+    if axis == "dollars":
+        price_tick = _dollar_tick
     return FrontierChart(
-        frame=frame,
+        frame=page_format.frame,
         across=across,
         up=up,
         rows=up.labelled_ticks(5, lambda value: percent(value, quality_digits)),
@@ -227,8 +231,31 @@ def _frontier_chart(
     )
 
 
+def _frontier_scales(
+    points: Sequence[Mapping[str, Any]],
+    axis: str,
+    price_limit: float | None,
+    quality_limit: float | None,
+    frame: DrawingFrame,
+) -> tuple[Scale, Scale]:
+    """Return the scales of price and quality, which hold all points and the limits of a target."""
+    prices = []
+    qualities = []
+    for point in points:
+        prices.append(point[axis])
+        qualities.append(point["quality"])
+    # A limit of 0 is not drawn: it may have no place on a logarithmic axis.
+    if price_limit:
+        prices.append(price_limit)
+    if quality_limit:
+        qualities.append(quality_limit)
+    across = scale_for(prices, frame.left, frame.right, may_log=axis != "asking")
+    up = scale_for(qualities, frame.bottom, frame.top, pad=0.1)
+    return across, up
+
+
 def _limit_position(limit: float | None, scale: Scale) -> float | None:
-    """Where the limit of a target is drawn; None where there is none, or it is 0."""
+    """Return where the limit of a target is drawn; None without a limit, or if it is 0."""
     if not limit:
         return None
     return scale(limit)
@@ -237,7 +264,7 @@ def _limit_position(limit: float | None, scale: Scale) -> float | None:
 def _shown_name(
     point: Mapping[str, Any], short_by_name: Mapping[str, str], max_letters: int
 ) -> str:
-    """The name beside a point; operating points have none."""
+    """Return the name beside a point; operating points have none."""
     if point["kind"] == "operating":
         return ""
     name = point["name"]
@@ -250,7 +277,7 @@ def _shown_name(
 def _frontier_mark(
     point: Mapping[str, Any], x: float, y: float, name: str, has_target: bool
 ) -> Mark:
-    """The mark of a point at (x, y)."""
+    """Return the mark of a point at (x, y)."""
     kind = point["kind"]
     radius = RADII[kind]
     if kind == "router" and has_target:
@@ -279,7 +306,7 @@ def _dollar_tick(value: float) -> str:
 def calibration_scales(
     curves: Iterable[Mapping[str, Any]],
 ) -> tuple[Scale, Scale, list[tuple[float, float, str]]]:
-    """Scales that hold every bin of every curve, with some room, and ticks (x, y, text) of both."""
+    """Return the two scales that hold all bins of all curves, with some room, and ticks (x, y, text)."""
     values = []
     for curve in curves:
         for interval in curve["bins"]:

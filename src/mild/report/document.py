@@ -1,4 +1,4 @@
-"""A report's content as one JSON-ready document: written, read, and what it warns about."""
+"""Write and read the content of a report, which is one JSON-ready document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 def optimism(document: Mapping[str, Any]) -> str | None:
-    """A warning if the router was fitted on some of the rows that were judged; None if not.
+    """Return a warning if the router was fitted on some of the rows that were judged, otherwise None.
 
     >>> optimism({"seen_in_fit": {"queries": 3, "checked": 50}})  # doctest: +ELLIPSIS
     '3 of 50 queries were in the training data, too: the figures are optimistic. Judge ...'
@@ -165,7 +165,7 @@ def read_comparison(path: str | os.PathLike[str]) -> Document:
 
 
 def report_title(folder: str | os.PathLike[str]) -> str:
-    """Title of the report on a router."""
+    """Return the title of the report on a router."""
     return f"Router report: {Path(folder).resolve().name}"
 
 

@@ -1,4 +1,4 @@
-"""Numbers and names as the report shows them."""
+"""Format numbers and names as the report shows them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def is_known(value: float | None) -> TypeGuard[float]:
 
 
 def with_minus(text: str) -> str:
-    """A number as text, with a minus sign in place of its hyphen."""
+    """Return a number as text with a minus sign in place of its hyphen."""
     return text.replace("-", _MINUS)
 
 
 def signed(value: float | None) -> str:
-    """A difference of costs, with its sign.
+    """Return a difference of costs as text, with its sign.
 
     >>> signed(-0.01234), signed(0.5), signed(0.0)
     ('−0.0123', '+0.5000', '0.0000')
@@ -38,7 +38,7 @@ def signed(value: float | None) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share in per cent.
+    """Return a share as text, in per cent.
 
     >>> percent(0.1234), percent(1, 0)
     ('12.3\\xa0%', '100\\xa0%')
@@ -49,14 +49,14 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def cost_text(value: float | None) -> str:
-    """A mean loss."""
+    """Return a mean loss as text."""
     if not is_known(value):
         return UNKNOWN
     return with_minus(decimals(value))
 
 
 def dollars_text(value: float | None) -> str:
-    """An amount, with as many digits as it needs.
+    """Return an amount of dollars as text, with as many digits as it needs.
 
     >>> dollars_text(1234.5), dollars_text(0.4), dollars_text(0.00421), dollars_text(-2), dollars_text(0)
     ('$1,234', '$0.40', '$0.0042', '−$2.00', '$0')
@@ -70,7 +70,7 @@ def dollars_text(value: float | None) -> str:
 
 
 def duration_text(value: float | None) -> str:
-    """Seconds; short times in milliseconds.
+    """Return a time as text: in seconds, short times in milliseconds.
 
     >>> duration_text(2.345), duration_text(0.0123)
     ('2.35\\xa0s', '12\\xa0ms')
@@ -83,7 +83,7 @@ def duration_text(value: float | None) -> str:
 
 
 def saved_words(dollars: float, other_dollars: float) -> str:
-    """What a router saves over an alternative, in dollars and per cent.
+    """Return what a router saves over an alternative as text, in dollars and per cent.
 
     >>> saved_words(1.0, 4.0), saved_words(3.0, 2.0), saved_words(1.0, 1.0)
     ('saves $3.00 (75\\xa0%)', 'adds $1.00 (50\\xa0%)', 'costs as much')
@@ -103,25 +103,30 @@ def saved_words(dollars: float, other_dollars: float) -> str:
 
 
 def shares_text(names: Sequence[str], shares: Sequence[float], max_names: int = 4) -> str:
-    """Shares of the experts, largest first.
+    """Return the shares of the experts as text, largest first.
 
     >>> shares_text(["a", "b", "c"], [0.25, 0.75, 0.0])
     'b 75\\xa0%, a 25\\xa0%'
     """
-    asked = [expert for expert in range(len(shares)) if shares[expert] > 0]
-    asked.sort(key=lambda expert: -shares[expert])
-    entries = []
-    for expert in asked[:max_names]:
-        entries.append(f"{names[expert]} {percent(shares[expert], 0)}")
-    others = asked[max_names:]
-    if others:
-        share_of_others = sum(shares[expert] for expert in others)
-        entries.append(f"{len(others)} others {percent(share_of_others, 0)}")
+    experts = sorted(range(len(shares)), key=lambda expert: -shares[expert])
+    entries: list[str] = []
+    n_others = 0
+    share_of_others = 0.0
+    for expert in experts:
+        if shares[expert] <= 0:
+            break
+        if len(entries) < max_names:
+            entries.append(f"{names[expert]} {percent(shares[expert], 0)}")
+        else:
+            n_others += 1
+            share_of_others += shares[expert]
+    if n_others:
+        entries.append(f"{n_others} others {percent(share_of_others, 0)}")
     return ", ".join(entries)
 
 
 def capitalised(sentence: str) -> str:
-    """A sentence with a capital, unless it begins with a name such as kNN."""
+    """Return a sentence with a capital, unless it begins with a name such as kNN."""
     first_word = sentence.partition(" ")[0]
     if first_word != first_word.lower():
         return sentence
@@ -129,7 +134,7 @@ def capitalised(sentence: str) -> str:
 
 
 def shortened(text: str, max_letters: int, tail: int = 0) -> str:
-    """A name without its end, or without its middle if ``tail`` letters of the end are kept.
+    """Return a name without its end, or without its middle if ``tail`` letters of the end are kept.
 
     >>> shortened("mistral-7b-instruct-v0.2", 13), shortened("mistral-7b-instruct-v0.2", 13, 4)
     ('mistral-7b-i…', 'mistral-…v0.2')
@@ -142,7 +147,7 @@ def shortened(text: str, max_letters: int, tail: int = 0) -> str:
 
 
 def short_names(names: Sequence[str], max_letters: int = 24) -> list[str]:
-    """Names without their owners, shortened, as long as they still differ.
+    """Return names without their owners, shortened as long as they still differ.
 
     >>> short_names(["meta/llama-3", "mistralai/mistral-7b"]), short_names(["a/x", "b/x"])
     (['llama-3', 'mistral-7b'], ['a/x', 'b/x'])

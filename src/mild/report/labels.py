@@ -61,7 +61,7 @@ class Mark:
 
 
 class LabelPosition(NamedTuple):
-    """Where a text goes: ``anchor`` ("start", "middle" or "end") of its baseline is at (x, y)."""
+    """Position of a text: the ``anchor`` ("start", "middle" or "end") of its baseline is at (x, y)."""
 
     x: float
     y: float
@@ -69,7 +69,7 @@ class LabelPosition(NamedTuple):
 
 
 class PlacedLabel(NamedTuple):
-    """The name of a mark, at its place."""
+    """The name of a mark, and its position."""
 
     mark: Mark
     x: float
@@ -78,7 +78,7 @@ class PlacedLabel(NamedTuple):
 
 
 def text_width(text: str, size: float) -> float:
-    """Estimated width of a text in letters of a size."""
+    """Estimate the width of a text in letters of a size."""
     return _LETTER_WIDTH * size * len(text)
 
 
@@ -104,7 +104,7 @@ def place_labels(marks: Sequence[Mark], room: Box, size: float) -> list[PlacedLa
 
 
 def _text_box(text: str, position: LabelPosition, size: float) -> Box:
-    """The box of a text at a position."""
+    """Return the box around a text at a position."""
     width = text_width(text, size)
     left = position.x
     if position.anchor == "middle":
@@ -115,18 +115,18 @@ def _text_box(text: str, position: LabelPosition, size: float) -> Box:
 
 
 def _touches(box: Box, others: Sequence[Box]) -> bool:
-    """Whether a box meets one of the others."""
+    """Return whether a box touches one of the others."""
     return any(box.distance(other) == 0 for other in others)
 
 
 def _is_nearest(mark: Mark, box: Box, other_marks: Sequence[Box]) -> bool:
-    """Whether no other mark is nearer to a label than the mark that it names."""
+    """Return whether no other mark is nearer to a label than the mark that it names."""
     distance = box.distance(mark.box)
     return all(distance <= box.distance(other) for other in other_marks)
 
 
 def _positions(mark: Mark, size: float) -> Iterator[LabelPosition]:
-    """Positions to try for the name of a mark, the best first.
+    """Yield positions to try for the name of a mark, the best first.
 
     They are right, left, above and below the mark, then at its corners, then further out.
     """

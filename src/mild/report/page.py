@@ -167,14 +167,16 @@ def clean(value: Any) -> Any:
 
 
 def _page(document: dict[str, Any]) -> str:
-    """The page of a document whose texts are clean."""
+    """Render a document, whose texts have been through ``clean``, with the template."""
     experts = [str(name) for name in document["experts"]]
+    short_by_name = dict(zip(experts, short_names(experts, 32), strict=True))
     verdict = document["verdict"]
     style = _template_file("style.css")
     script = _template_file("script.js")
     facts = fact_lines(document)
     compared_methods = _compared_methods(document)
     parts = _parts(document, compared_methods)
+    # Only parts that the page has are in its list of contents.
     links = []
     for name, title in LINKS.items():
         if parts[name]:
@@ -182,7 +184,7 @@ def _page(document: dict[str, Any]) -> str:
     template = _environment().get_template("page.html")
     page = template.render(
         document=document,
-        short=dict(zip(experts, short_names(experts, 32), strict=True)),
+        short=short_by_name,
         names=short_names(experts, 24),
         answer=verdict.get("headline") or STARTS[verdict["pays"]],
         # Dollars and quality have lines of their own.
@@ -206,7 +208,7 @@ def _page(document: dict[str, Any]) -> str:
 def _parts(
     document: Mapping[str, Any], compared_methods: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What each part of the page shows, by the name of the part; None or empty where there is none."""
+    """Return what each part of the page shows, by the name of the part; nothing for a missing part."""
     cascade = document.get("cascade") or {}
     methods = None
     if document.get("comparison"):
@@ -224,7 +226,7 @@ def _parts(
 
 
 def _content_policy(style: str, script: str) -> str:
-    """The content security policy: nothing is fetched, and no other style or script is used."""
+    """Return the content security policy: nothing is fetched, and no other style or script is used."""
     return (
         f"default-src 'none'; style-src {_checksum(style)}; script-src {_checksum(script)}; "
         f"base-uri 'none'; form-action 'none'"
@@ -244,6 +246,10 @@ def _template_file(name: str) -> Markup:
 
 @cache
 def _environment() -> jinja2.Environment:
+    """Return the template engine, with the filters and functions that ``page.html`` uses.
+
+    Every text is escaped, and a name that the document lacks is an error.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mild.report"),
         autoescape=True,
@@ -252,7 +258,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "at": lambda value: f"{value:.2f}%",
+        "at": lambda value: f"{value:.2f}%",  # a position
         # A name that may be broken after its underscores.
         "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
         "capitalised": capitalised,
@@ -309,7 +315,7 @@ class LadderPart:
 def _frontier(
     frontier: Mapping[str, Any] | None, experts: Sequence[str]
 ) -> FrontierPart | LadderPart | None:
-    """The charts of the frontier; a list of its points where there is no price."""
+    """Return the charts of the frontier, or a list of its points where there is no price."""
     if not frontier:
         return None
     if frontier["axis"] is None:
@@ -319,21 +325,21 @@ def _frontier(
 
 
 def _ladder(points: Sequence[Mapping[str, Any]]) -> LadderPart:
-    """Points by quality; by loss, where the quality of a point is not known."""
+    """Return points from best to worst: by quality, or by loss if the quality of a point is not known."""
     by_quality = all(point["quality"] is not None for point in points)
     figure = "cost"
-    write = cost_text
+    format_value = cost_text
     if by_quality:
         figure = "quality"
-        write = percent
-    known = [point for point in points if point[figure] is not None]
-    known.sort(key=lambda point: point[figure], reverse=by_quality)
-    values = [point[figure] for point in known]
-    scale = scale_for(values, 3, 97, pad=0.02)
+        format_value = percent
+    known_points = [point for point in points if point[figure] is not None]
+    known_points.sort(key=lambda point: point[figure], reverse=by_quality)
+    scale = scale_for([point[figure] for point in known_points], 3, 97, pad=0.02)
     rows = []
     n_shown = LADDER_ROWS
-    for point, value in zip(known, values, strict=True):
-        rows.append({**point, "place": scale(value), "value": write(value)})
+    for point in known_points:
+        value = point[figure]
+        rows.append({**point, "place": scale(value), "value": format_value(value)})
         if point["kind"] == "router":
             # The router itself is never folded away.
             n_shown = max(n_shown, len(rows))
@@ -341,7 +347,7 @@ def _ladder(points: Sequence[Mapping[str, Any]]) -> LadderPart:
 
 
 def _shares(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Shares of the router beside the oracle's, and recall; the oracle's favourite first."""
+    """Return a row for each expert: how often router and oracle ask it, and recall; most often first."""
     figures = document["figures"]
     shares = figures["shares"]
     oracle_shares = figures["oracle_shares"]
@@ -363,7 +369,7 @@ def _shares(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _groups(groups: Mapping[str, Any] | None) -> IntervalChart | None:
-    """Differences of losses by group; None without groups."""
+    """Return the chart of the differences of losses by group; None without groups."""
     if not groups or not groups["rows"]:
         return None
     spans = []
@@ -373,7 +379,7 @@ def _groups(groups: Mapping[str, Any] | None) -> IntervalChart | None:
 
 
 def _compared_methods(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The methods of a comparison that were compared with the best constant."""
+    """Return the methods of a comparison that were compared with the best constant."""
     comparison = document.get("comparison") or {}
     return [row for row in comparison.get("methods", ()) if row["minus_constant"]]
 
@@ -391,7 +397,7 @@ class CalibrationPart:
 
 
 def _calibration(document: Mapping[str, Any]) -> CalibrationPart | None:
-    """Reliability curves of the experts that are asked, or should be, most."""
+    """Return reliability curves of the experts that router and oracle ask most; None without any."""
     if not document.get("calibration"):
         return None
     shares = document["figures"]["shares"]
@@ -404,8 +410,11 @@ def _calibration(document: Mapping[str, Any]) -> CalibrationPart | None:
             curves.append({"expert": name, "weight": weight, **curve})
     curves.sort(key=lambda curve: -curve["weight"])
     across, up, ticks = calibration_scales(curves)
+    ticks_across = []
+    for x, _, text in ticks:
+        ticks_across.append((x, text))
     # On a phone the letters are larger.
-    columns = spaced([(x, text) for x, _, text in ticks], PHONE_LETTERS)
+    columns = spaced(ticks_across, PHONE_LETTERS)
     shown = None
     if len(curves) > MAX_CURVES:
         shown = MAX_CURVES

@@ -38,7 +38,7 @@ class Scale:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, count: int) -> list[float]:
-        """About ``count`` round values inside: 1, 2 or 5 times a power of ten.
+        """Return about ``count`` round values inside the scale: 1, 2 or 5 times a power of ten.
 
         >>> Scale(0.03, 0.97, 0, 1).ticks(4), Scale(0.5, 30, 0, 1, True).ticks(4)
         ([0.2, 0.4, 0.6, 0.8], [0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
@@ -56,7 +56,7 @@ class Scale:
         return [round(number * distance, digits) for number in range(first, last + 1)]
 
     def labelled_ticks(self, count: int, write: Callable[[float], str]) -> list[tuple[float, str]]:
-        """Position and text of about ``count`` ticks; ``write`` gives the text of a value.
+        """Return position and text of about ``count`` ticks; ``write`` formats a value.
 
         >>> Scale(0, 1, 0, 100).labelled_ticks(2, str)
         [(0.0, '0.0'), (50.0, '0.5'), (100.0, '1.0')]
@@ -64,7 +64,7 @@ class Scale:
         return [(self(tick), write(tick)) for tick in self.ticks(count)]
 
     def _log_ticks(self) -> list[float]:
-        """Round values inside a logarithmic scale; over many decades fewer in each."""
+        """Return round values inside a logarithmic scale; over many decades, fewer in each."""
         n_decades = math.log10(self.high / self.low)
         if n_decades < 2.2:
             leading_digits = [1, 2, 5]
@@ -87,7 +87,7 @@ class Scale:
 def scale_for(
     values: Sequence[float], start: float, end: float, *, pad: float = 0.08, may_log: bool = False
 ) -> Scale:
-    """A scale with room around the values; logarithmic where they are positive and far apart."""
+    """Return a scale with room around the values; logarithmic if they are positive and far apart."""
     low = min(values)
     high = max(values)
     if may_log and low > 0 and high / low > LOG_RATIO:
@@ -104,7 +104,7 @@ def scale_for(
 def spaced(
     ticks: Sequence[tuple[float, str]], size: float = LETTER_SIZE
 ) -> list[tuple[float, str]]:
-    """Ticks (position, text), from left to right, without texts that would touch the one before.
+    """Return ticks (position, text) from left to right, without those that touch the one before.
 
     >>> spaced([(0, "$0.10"), (20, "$0.20"), (60, "$0.50")])
     [(0, '$0.10'), (60, '$0.50')]

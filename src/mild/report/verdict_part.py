@@ -31,12 +31,12 @@ _HYPHEN = re.compile(r"(?<=[ (])-(?=\d)")
 
 
 def with_minus_signs(sentence: str) -> str:
-    """A sentence with a minus sign before each negative number."""
+    """Return a sentence with a minus sign, not a hyphen, before each negative number."""
     return _HYPHEN.sub("−", sentence)
 
 
 def verdict_lead(verdict: Mapping[str, Any], has_facts: bool) -> str:
-    """The sentence of the verdict without the answer, which is the headline.
+    """Return the sentence of the verdict without the answer, which is the headline.
 
     Where dollars have a line of their own, they are left out.
     """
@@ -49,7 +49,10 @@ def verdict_lead(verdict: Mapping[str, Any], has_facts: bool) -> str:
 
 
 def reference_of(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The expert that the router is compared with, and its means: that of the target, if there is one."""
+    """Return the name and the mean figures of the expert that the router is compared with.
+
+    With a target, it is the best expert of the tuning; otherwise the best one of these rows.
+    """
     means = document["figures"].get("means") or {}
     target = document["verdict"].get("target")
     if target is not None and means.get("reference") is not None:
@@ -58,7 +61,7 @@ def reference_of(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def fact_lines(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Lines with a name: quality and dollars beside the reference's, answers, and prices not used."""
+    """Return lines on quality, dollars, answers and unused prices, each with its name and its text."""
     lines = []
     means = document["figures"].get("means") or {}
     router = means.get("router") or {}
@@ -80,7 +83,7 @@ def fact_lines(document: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _quality_words(quality: float, reference: float, quality_name: str, always: str) -> str:
-    """The quality of the router and that of always asking the reference."""
+    """Return a sentence on the quality of the router and of always asking the reference expert."""
     points = 100 * (quality - reference)
     if abs(points) < 0.05:
         change = "The same."
@@ -95,7 +98,7 @@ def _quality_words(quality: float, reference: float, quality_name: str, always: 
 
 
 def _dollar_words(dollars: float, reference: float, always: str) -> str:
-    """The dollars of the router and those of always asking the reference."""
+    """Return a sentence on the dollars of the router and of always asking the reference expert."""
     return (
         f"{dollars_text(dollars)} per 1,000 queries; {always}: {dollars_text(reference)}. The router "
         f"{saved_words(dollars, reference)}."
@@ -106,7 +109,7 @@ def _dollar_words(dollars: float, reference: float, always: str) -> str:
 
 
 def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
-    """Quality kept, dollars saved, and what else a target limits, as text.
+    """Return lines of text on the figures that a target limits, and on quality kept and dollars saved.
 
     Parameters
     ----------
@@ -132,8 +135,9 @@ def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
     for target_name, asked_figure in ASKED.items():
         figure = target.get(asked_figure.attribute)
         limit = target["asked"].get(target_name)
-        # The quality that is kept is always told.
-        if figure is None or (limit is None and target_name != "keep_quality"):
+        # The quality that is kept has a line even if it has no limit.
+        has_line = limit is not None or target_name == "keep_quality"
+        if figure is None or not has_line:
             continue
         limit_text = ""
         if limit is not None:
@@ -153,12 +157,12 @@ def _target_line(name: str, texts: Sequence[str], limit: str) -> dict[str, str]:
 
 
 def _span(figure: Mapping[str, Any]) -> Span:
-    """Estimate and ends of the interval of a figure."""
+    """Return the estimate of a figure and the ends of its interval."""
     return figure["estimate"], figure["low"], figure["high"]
 
 
 def _figure_text(target_name: str, value: float) -> str:
-    """What a target limits: dollars, a loss of quality, or a share."""
+    """Return a figure as text: dollars, a loss of quality, or a share, by its target."""
     attribute = ASKED[target_name].attribute
     if attribute == "dollars_per_1000":
         return dollars_text(value)
@@ -168,14 +172,14 @@ def _figure_text(target_name: str, value: float) -> str:
 
 
 def _figure_texts(target_name: str, span: Span) -> list[str]:
-    """A figure and the ends of its interval, with as many digits as the first one."""
+    """Return a figure and the ends of its interval as texts, with the digits of the figure."""
     if ASKED[target_name].attribute == "dollars_per_1000":
         return [f"${text}".replace("$-", "−$") for text in amounts(span)]
     return [_figure_text(target_name, value) for value in span]
 
 
 def _limit_words(target_name: str, limit: float) -> str:
-    """The limit of a target, such as "at least 95 %"."""
+    """Return the limit of a target as text, such as "at least 95 %"."""
     bound = "at most"
     if ASKED[target_name].sign > 0:
         bound = "at least"
@@ -199,7 +203,7 @@ class VerdictBar:
 
 
 def verdict_bars(document: Mapping[str, Any]) -> list[VerdictBar]:
-    """A bar for each target that was asked for; without a target, one for the difference of losses."""
+    """Return a bar for each limit of a target; without a target, one for the difference of losses."""
     verdict = document["verdict"]
     level = f"with its {percent(verdict['confidence'], 0)} interval"
     if verdict.get("target"):
@@ -211,7 +215,10 @@ def verdict_bars(document: Mapping[str, Any]) -> list[VerdictBar]:
 
 
 def _target_bars(target: Mapping[str, Any], level: str) -> Iterator[VerdictBar]:
-    """A bar for each target that was requested; its vertical line is at the limit."""
+    """Yield a bar for each figure that has a limit; the vertical line of the bar is at the limit.
+
+    ``level`` says in words which interval is drawn.
+    """
     for target_name, limit in target["asked"].items():
         asked_figure = ASKED[target_name]
         figure = target[asked_figure.attribute]
@@ -232,6 +239,7 @@ def _target_bars(target: Mapping[str, Any], level: str) -> Iterator[VerdictBar]:
         if low != high:
             ends = (low_text, high_text)
         title = asked_figure.name[:1].upper() + asked_figure.name[1:]
+        limit_text = _limit_words(target_name, limit)
         yield VerdictBar(
             zero=scale(0),
             mark=interval_mark(from_limit, scale, higher_is_better),
@@ -239,13 +247,12 @@ def _target_bars(target: Mapping[str, Any], level: str) -> Iterator[VerdictBar]:
             hints=hints,
             ends=ends,
             text=f"{asked_figure.name} {text}",
-            caption=f"{title}, {level}. The line is what was asked for: "
-            f"{_limit_words(target_name, limit)}.",
+            caption=f"{title}, {level}. The line is what was asked for: {limit_text}.",
         )
 
 
 def _loss_bar(span: Span, constant: str, level: str, cost: Mapping[str, Any]) -> VerdictBar:
-    """The difference between the mean loss of the router and that of the best constant."""
+    """Return a bar for the mean loss of the router minus that of the best single expert."""
     _, low, high = span
     scale = zero_scale([span], BAR_MARGIN)
     mark = interval_mark(span, scale)
@@ -295,21 +302,25 @@ class AlternativesTable:
     @property
     def quality(self) -> bool:
         """Whether the quality of any row is known."""
-        return any(row.accuracy is not None for row in self.rows)
+        return self._has_any("accuracy")
 
     @property
     def dollars(self) -> bool:
         """Whether the dollars of any row are known."""
-        return any(row.dollars_per_1000 is not None for row in self.rows)
+        return self._has_any("dollars_per_1000")
 
     @property
     def seconds(self) -> bool:
         """Whether the time of any row is known."""
-        return any(row.seconds is not None for row in self.rows)
+        return self._has_any("seconds")
+
+    def _has_any(self, figure: str) -> bool:
+        """Whether a figure of any row is known."""
+        return any(getattr(row, figure) is not None for row in self.rows)
 
 
 def alternatives_table(document: Mapping[str, Any]) -> AlternativesTable | None:
-    """The router, single experts, the same mix at random and perfect choice.
+    """Return the router, single experts, the same mix at random and perfect choice, a row each.
 
     None for a document of an earlier version, which has no such figures.
     """
@@ -333,7 +344,7 @@ def _constant_rows(
     baselines: Mapping[str, Mapping[str, Any]],
     router_dollars: float | None,
 ) -> Iterator[Alternative]:
-    """The single experts: all of them if they are few, otherwise those that a note is about."""
+    """Yield the single experts: all of them if they are few, otherwise those that have a note."""
     best_expert = baselines["best_single"]["expert"]
     notes = {best_expert: "best single expert of these rows"}
     fitted_expert = baselines.get("fit_constant", {}).get("expert")
@@ -357,7 +368,7 @@ def _constant_rows(
 
 
 def _constants(points: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Figures of the single experts among the points of the frontier, by the names of a baseline."""
+    """Yield the figures of the single experts of the frontier, with the keys of a baseline."""
     for point in points:
         if point["kind"] == "constant":
             yield {
@@ -370,7 +381,7 @@ def _constants(points: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _saves(router_dollars: float | None, figures: Mapping[str, Any]) -> str:
-    """What the router saves over an alternative; empty where a price is not known."""
+    """Return what the router saves over an alternative, in words; empty if a price is not known."""
     dollars = figures["dollars_per_1000"]
     if router_dollars is None or dollars is None:
         return ""
@@ -380,7 +391,7 @@ def _saves(router_dollars: float | None, figures: Mapping[str, Any]) -> str:
 def _alternative(
     key: str, name: str, figures: Mapping[str, Any], note: str | None = None, saves: str = ""
 ) -> Alternative:
-    """A row of the table, of the figures of a baseline."""
+    """Return a row of the table, from the figures of a baseline."""
     return Alternative(
         key=key,
         name=name,

@@ -155,7 +155,9 @@ def add_expert(
 ) -> AddedExpert:
     """Add an expert to a router from graded answers, usually 30 to 300, without refitting it.
 
-    Its estimate is a mixture of those of the known experts plus a constant (``mild.policies.adding``).
+    The expected cost of the new expert is a mixture of the expected costs of the router's experts, plus a
+    constant (``mild.policies.adding``). The gain, what the router costs less with it, is estimated by
+    cross-validation over the graded answers.
 
     Parameters
     ----------
@@ -163,8 +165,8 @@ def add_expert(
         folder of one
     table : OutcomeTable, or whatever ``mild.read_outcomes`` takes, with scores of the new expert
     name : the new expert; by default the only expert of the table that the router does not know
-    known : the table that the router was fitted on; what the known experts did on the labelled queries is
-        taken from it where ``table`` does not say it, and means are over its rows
+    known : the table that the router was fitted on. Outcomes of the router's experts that ``table`` lacks
+        are taken from it, by query, and means are over its rows
     price : dollars per answer; by default those of the table
     beta : what asking it costs, in wrong answers, beside dollars and seconds
 
@@ -192,31 +194,29 @@ def add_expert(
     new_expert = _new_name(router, table, name)
     terms = _terms_with(router, new_expert, beta)
     rows = _labelled_rows(table, known, [*router.expert_names, new_expert], price)
-    costs = terms.costs(rows.table, piece=True)[:, rows.columns]
     in_dollars = _is_in_dollars(router, terms)
-    _check_price(rows, costs, terms, in_dollars)
-    is_known = ~np.isnan(costs[:, -1])
-    rows = rows.take(is_known)
-    costs = costs[is_known]
+    rows, costs = _rows_with_costs(rows, terms, in_dollars)
     if rows.n_rows < FEW:
         message = f"{rows.n_rows} labels of {new_expert} say little; {FEW} to {MANY} are usual."
         warnings.warn(message, DegenerateDataWarning, stacklevel=3)
-    mean_price = float((costs - rows.errors)[:, -1].mean())
     if in_dollars:
         mean_price = _mean_dollars(rows, beta, terms.price_weight)
+    else:
+        mean_price = float((costs - rows.errors)[:, -1].mean())
     labels = _make_labels(router, rows, costs, mean_price, reference_table=known)
     by_scores = router.policy.decide(labels.X[:1]).costs is None
-    estimating = router
+    router_with_costs = router
     if by_scores:
-        estimating = _deciding_by_prices(router, terms)
-    extension = _extend(estimating.policy, labels)
+        router_with_costs = _deciding_by_prices(router, terms)
+    extension = _extend(router_with_costs.policy, labels)
     info = _info_with(router.info, rows, terms, labels, extension)
-    gain, gain_error = _gain(estimating.policy, labels, query_hashes(rows.table))
+    gain, gain_error = _gain(router_with_costs.policy, labels, query_hashes(rows.table))
     trusted_at = None
     if gain > 0:
+        # The standard error falls with the root of the number of labels.
         trusted_at = math.ceil(rows.n_rows * (Z * gain_error / gain) ** 2)
     return AddedExpert(
-        router=_router_with(estimating, rows, labels, extension, info),
+        router=_router_with(router_with_costs, rows, labels, extension, info),
         name=new_expert,
         labels=rows.n_rows,
         share=extension.shares[-1],
@@ -227,8 +227,21 @@ def add_expert(
     )
 
 
+def _rows_with_costs(
+    rows: _LabelledRows, terms: CostTerms, in_dollars: bool
+) -> tuple[_LabelledRows, FloatArray]:
+    """Return the rows in which the cost of the new expert is known, and their costs (n, n_experts)."""
+    costs = terms.costs(rows.table, piece=True)[:, rows.columns]
+    _check_price(rows, costs, terms, in_dollars)
+    is_known = ~np.isnan(costs[:, -1])
+    return rows.take(is_known), costs[is_known]
+
+
 def _checked_router(router: Router | str | os.PathLike[str]) -> Router:
-    """A router to which an expert can be added, read from its folder if need be."""
+    """Return a router to which an expert can be added, loaded if its folder is given.
+
+    A mix of two settings is replaced by one policy, because a mix has no expected costs.
+    """
     if isinstance(router, (str, os.PathLike)):
         router = load(router)
     elif not isinstance(router, Router):
@@ -246,7 +259,7 @@ def _checked_router(router: Router | str | os.PathLike[str]) -> Router:
 
 
 def _price_weight_of_mix(mix: MixPolicy) -> float:
-    """Wrong answers that a dollar is worth in the better setting of a mix; 0 if both are single experts."""
+    """Return the price weight of the better setting of a mix; 0 if both are single experts."""
     for part in (mix.second, mix.first):
         policy: Any = part
         while hasattr(policy, "inner"):
@@ -257,7 +270,7 @@ def _price_weight_of_mix(mix: MixPolicy) -> float:
 
 
 def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:
-    """The name of the new expert, which the table must have and the router must not."""
+    """Return the name of the new expert, which the table must have and the router must not."""
     others = [expert for expert in table.expert_names if expert not in router.expert_names]
     if name is None and len(others) == 1:
         return others[0]
@@ -270,7 +283,7 @@ def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:
 
 
 def _terms_with(router: Router, new_expert: str, beta: float) -> CostTerms:
-    """Terms of the router's cost, with what asking the new expert costs."""
+    """Return the terms of the router's cost, with the beta of the new expert."""
     terms = terms_of(router) or CostTerms()
     known_betas = terms.beta or {}
     betas = {expert: known_betas.get(expert, 0.0) for expert in router.expert_names}
@@ -292,7 +305,7 @@ def _is_in_dollars(router: Router, terms: CostTerms) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _LabelledRows:
-    """Rows with a score of the new expert, which is the last column of each array."""
+    """Rows in which the new expert has a score; it is the last column of each array."""
 
     table: OutcomeTable  # the rows; its experts are sorted by name
     expert_names: list[str]  # in the order of the router
@@ -306,11 +319,11 @@ class _LabelledRows:
 
     @property
     def columns(self) -> list[int]:
-        """Column of the table for each expert."""
+        """For each expert, the index of its column in the table."""
         return [self.table.expert_names.index(name) for name in self.expert_names]
 
     def take(self, rows: BoolArray) -> _LabelledRows:
-        """Some of the rows."""
+        """Return the rows of a mask (n,)."""
         return replace(
             self,
             table=self.table.take(rows),
@@ -321,11 +334,20 @@ class _LabelledRows:
 
 def _labelled_rows(
     table: OutcomeTable,
-    known: OutcomeTable | None,
+    reference_table: OutcomeTable | None,
     expert_names: list[str],
     price: float | None,
 ) -> _LabelledRows:
-    """Rows with a score of the last expert, with the outcomes of the others; see ``add_expert``."""
+    """Return the rows of a table in which the last of the experts, the new one, has a score.
+
+    Parameters
+    ----------
+    table : the table with graded answers of the new expert
+    reference_table : the table that the router was fitted on, or None; outcomes of the other experts that
+        ``table`` lacks are taken from it, by query
+    expert_names : the experts of the router, and the new one
+    price : dollars per answer of the new expert; None for those of the table
+    """
     new_expert = expert_names[-1]
     new_scores = table.outcomes_of([new_expert])[0][:, 0]
     labelled = table.take(~np.isnan(new_scores))
@@ -335,12 +357,12 @@ def _labelled_rows(
         )
         raise InvalidInputError(f"the table {rule}", parameter="table", code="no_labels")
     scores, prices, latencies = labelled.outcomes_of(expert_names)
-    if known is not None:
-        known_row = _row_of_query(labelled, known)
-        known_scores, known_prices, known_latencies = known.outcomes_of(expert_names)
-        scores = _filled(scores, known_scores, known_row)
-        prices = _filled(prices, known_prices, known_row)
-        latencies = _filled(latencies, known_latencies, known_row)
+    if reference_table is not None:
+        source_row = _row_of_query(labelled, reference_table)
+        source_scores, source_prices, source_latencies = reference_table.outcomes_of(expert_names)
+        scores = _filled(scores, source_scores, source_row)
+        prices = _filled(prices, source_prices, source_row)
+        latencies = _filled(latencies, source_latencies, source_row)
     if price is not None:
         prices[:, -1] = check_strength("price", price)
     complete = replace(
@@ -349,23 +371,26 @@ def _labelled_rows(
     return _LabelledRows(complete, expert_names, 1 - scores, prices)
 
 
-def _row_of_query(table: OutcomeTable, known: OutcomeTable) -> IntArray:
-    """Row (n,) of another table that has the query of each row; -1 if none has."""
-    row_of_hash = {query: row for row, query in enumerate(query_hashes(known).tolist())}
+def _row_of_query(table: OutcomeTable, reference_table: OutcomeTable) -> IntArray:
+    """Return, for each row of a table, the row (n,) of another one with its query; -1 if there is none."""
+    row_of_hash = {query: row for row, query in enumerate(query_hashes(reference_table).tolist())}
     rows = [row_of_hash.get(query, -1) for query in query_hashes(table).tolist()]
     return np.array(rows)
 
 
-def _filled(outcomes: FloatArray, known: FloatArray, known_row: IntArray) -> FloatArray:
-    """Outcomes (n, n_experts), those that are lacking from the rows of a known table."""
-    has_known_row = (known_row >= 0)[:, None]
-    return np.where(np.isnan(outcomes) & has_known_row, known[known_row], outcomes)
+def _filled(outcomes: FloatArray, source: FloatArray, source_row: IntArray) -> FloatArray:
+    """Return outcomes (n, n_experts) with missing values taken from another array.
+
+    ``source_row`` (n,) is the row of ``source`` with the same query; -1 if there is none.
+    """
+    has_source = (source_row >= 0)[:, None]
+    return np.where(np.isnan(outcomes) & has_source, source[source_row], outcomes)
 
 
 def _check_price(
     rows: _LabelledRows, costs: FloatArray, terms: CostTerms, in_dollars: bool
 ) -> None:
-    """Refuse rows in which what the new expert costs is never known."""
+    """Refuse rows none of which has a cost of the new expert."""
     has_cost = not np.isnan(costs[:, -1]).all()
     has_dollars = not np.isnan(rows.prices[:, -1]).all()
     if has_cost and (has_dollars or not in_dollars):
@@ -379,7 +404,7 @@ def _check_price(
 
 
 def _mean_dollars(rows: _LabelledRows, beta: float, price_weight: float | None) -> float:
-    """Mean dollars of the new expert, and what asking it costs beside them, in dollars."""
+    """Return the mean dollars of the new expert, plus its beta in dollars."""
     mean_dollars = float(np.nanmean(rows.prices[:, -1]))
     if not price_weight:
         return mean_dollars
@@ -393,7 +418,10 @@ def _make_labels(
     mean_price: float,
     reference_table: OutcomeTable | None,
 ) -> Labels:
-    """What is known of the new expert, with features; means are over the reference table, or the rows."""
+    """Return the graded answers with features, as a policy learns a new expert from them.
+
+    Expected means are taken over the reference table; over the graded rows if there is none.
+    """
     assert router.text is not None
     if reference_table is None:
         reference_table = rows.table
@@ -409,7 +437,7 @@ def _make_labels(
 
 
 def _deciding_by_prices(router: Router, terms: CostTerms) -> Router:
-    """A router that decides by scores as one that decides by expected errors and prices."""
+    """Let a router that decides by scores decide by its expected errors and prices instead."""
     if not router.has_prices:
         rule = "this router learned which expert is best, not what each costs; fit one that does,"
         raise UnsupportedError(
@@ -420,17 +448,17 @@ def _deciding_by_prices(router: Router, terms: CostTerms) -> Router:
 
 @dataclass(frozen=True, eq=False)
 class _Extension:
-    """A policy with the new expert, and what it does on the reference rows."""
+    """A policy with the new expert, and what it is expected to do on the reference rows."""
 
     policy: Policy
     standard_error: float  # of the new expert's mean cost
-    mean_costs: list[float]  # expected of each expert
-    shares: list[float]  # of the rows that each expert gets
+    mean_costs: list[float]  # expected mean cost of each expert
+    shares: list[float]  # share of the rows that each expert gets
     constant: int  # the expert of least mean cost
 
 
 def _extend(policy: Policy, labels: Labels) -> _Extension:
-    """Add the new expert to a policy."""
+    """Add the new expert to a policy, and compute what the larger policy is expected to do."""
     larger, standard_error = extended(policy, labels)
     mean_costs = larger.expected_costs(labels.reference).mean(axis=0)
     shares = expert_shares(larger.predict(labels.reference), larger.n_experts)
@@ -450,7 +478,10 @@ def _info_with(
     labels: Labels,
     extension: _Extension,
 ) -> RouterInfo:
-    """What is recorded about the router, with the new expert and without what holds for the others only."""
+    """Return what is recorded about the router, with the new expert.
+
+    Target, frontier, verdict and calibration are left out: they hold only for the other experts.
+    """
     names = rows.expert_names
     new_expert = names[-1]
     new_score = float(1 - labels.errors.mean())
@@ -478,7 +509,7 @@ def _router_with(
     extension: _Extension,
     info: RouterInfo,
 ) -> Router:
-    """The router with the new expert."""
+    """Return the router with the new expert, and with the hashes of the graded queries."""
     index = TrainingQueryIndex.of(rows.table)
     index_before = TrainingQueryIndex.by(router)
     if index_before is not None:
@@ -498,7 +529,7 @@ def _router_with(
 
 
 def _novelty_with(novelty: Novelty, labels: Labels, extension: _Extension) -> Novelty:
-    """The novelty of inputs, with the means of the new expert."""
+    """Return the novelty of inputs with the means of the new expert."""
     new_means = [labels.errors.mean(), labels.price]
     if len(novelty.means) == 1:
         new_means = [extension.mean_costs[-1]]
@@ -506,14 +537,20 @@ def _novelty_with(novelty: Novelty, labels: Labels, extension: _Extension) -> No
 
 
 def _normal_interval(estimate: float, standard_error: float) -> tuple[float, float, float]:
-    """An estimate and its 95 % interval."""
+    """Return an estimate with the low and the high end of its 95 % interval."""
     return estimate, estimate - Z * standard_error, estimate + Z * standard_error
 
 
 def _gain(policy: Policy, labels: Labels, groups: NDArray[np.uint64]) -> tuple[float, float]:
-    """Mean gain of the new expert on labelled rows that are held out, and its standard error.
+    """Estimate by cross-validation what the policy costs less with the new expert, per query.
 
-    Groups are hashes of the queries, so that the folds do not depend on the order of the rows.
+    A query gains only if it is sent to the new expert: by the cost of the expert that it went to before,
+    expected where unknown, minus that of the new one. Groups are hashes of the queries, so that the folds
+    do not depend on the order of the rows.
+
+    Returns
+    -------
+    gain, standard_error : floats
     """
     n_groups = len(np.unique(groups))
     if n_groups < 2:

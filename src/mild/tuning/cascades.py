@@ -1,4 +1,8 @@
-"""Cascades in tuning: the cheapest one for given weights, and what is said about cascades."""
+"""Cascades in tuning: the cheapest one for given weights of dollars and seconds, and sentences on cascades.
+
+A cascade asks experts in steps. After each step a gate reads the answers, and the cascade ends with one of
+them or goes on to the next step. It pays for all experts that it asked.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from mild.core.answers import KINDS, Answers
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.rounding import OUTCOMES, first_least, tie_ranks
 from mild.data import OutcomeTable
-from mild.data.splits import random_splits
+from mild.data.splits import Split, random_splits
 from mild.errors import counted
 from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.operating_points import OperatingPoint
@@ -28,14 +32,14 @@ from mild.tuning.rows import TuningRows
 from mild.tuning.settings import cascade_outcomes
 from mild.tuning.tasks import Task
 
-# Rows, experts and calls, at most, by which is said what a cascade would do where none was asked for.
+# Most rows, experts and calls of the cascade of a hint, which is fitted where no cascade was asked for.
 HINT_ROWS = 2_000
 HINT_EXPERTS = 8
 HINT_CALLS = 3
 
 
 def checked_answers(table: OutcomeTable) -> Answers:
-    """The answers of a table; refused where there are none, or nothing to ask in steps."""
+    """Return the answers of a table; refuse a table from which no cascade can be learned."""
     if len(table.expert_names) < 2:
         raise invalid("cascade", f"needs at least two experts; got {table.expert_names[0]} only.")
     answers = table.answers
@@ -67,9 +71,13 @@ def minus_choices(
     confidence: float,
     seed: int,
 ) -> Verdict:
-    """A cascade's values (n_samples,) minus those of chosen experts, -1 for rows that do not count."""
-    other = values[np.arange(len(values)), np.maximum(chosen, 0)]
-    both = np.column_stack([cascade_values, np.where(chosen >= 0, other, np.nan)])
+    """Return the verdict on a cascade's values (n_samples,) against those of chosen experts.
+
+    ``values`` (n_samples, n_experts) are those of the experts; ``chosen`` (n_samples,) is -1 in rows that
+    do not count.
+    """
+    chosen_values = values[np.arange(len(values)), np.maximum(chosen, 0)]
+    both = np.column_stack([cascade_values, np.where(chosen >= 0, chosen_values, np.nan)])
     known = ~np.isnan(both).any(axis=1)
     return verdict_of_choices(
         both[known],
@@ -98,9 +106,9 @@ class CheapestCascade:
 
 
 def cheapest_cascade(rows: TuningRows, max_calls: int) -> CheapestCascade | None:
-    """Fit the cascade of the least cost on a task, and without each fold.
+    """Fit the cascade of the least cost on all rows, and judge it by cross-validation.
 
-    Experts, order, gate and threshold are found anew without each fold. None where asking one expert is
+    Experts, order, gate and threshold are chosen anew without each fold. None where asking one expert is
     cheaper.
     """
     task = rows.task
@@ -124,22 +132,25 @@ def cheapest_cascade(rows: TuningRows, max_calls: int) -> CheapestCascade | None
 
 
 def _cascade_of_least_cost(task: Task, part: FoldFeatures, max_calls: int) -> CascadePolicy:
-    """The cascade of the least cost on the rows to train on."""
+    """Fit the cascade of the least cost on the training rows of a fold."""
     table = task.table
     train = part.train
     answers = checked_answers(table).take(train)
     errors = 1 - table.scores[train]
-    # What asking costs, in wrong answers, as the task says.
-    asking = np.maximum(task.costs[train] - errors, 0.0)
+    # What asking costs, in wrong answers: the terms of the cost beside the error.
+    asking_costs = np.maximum(task.costs[train] - errors, 0.0)
     router = CascadeRouter(max_calls=max_calls)
-    router.fit(part.X[train], errors, answers=answers, prices=asking)
+    router.fit(part.X[train], errors, answers=answers, prices=asking_costs)
     return router.at(1.0).with_ranks(task.ranks)
 
 
 def cascade_summary(
     router: Router, task: Task, held_out: HeldOut, point: OperatingPoint
 ) -> dict[str, Any]:
-    """What is said about a cascade that was taken for a target: its path, where rows end, its seconds."""
+    """Describe the cascade that was chosen for a target, as ``describe_cascade`` does.
+
+    Its time to an answer on held-out rows is compared with that of the best expert.
+    """
     outcomes = held_out.outcomes_at([point.first, point.second])
     experts = held_out.experts.outcomes.take(held_out.known)
     reference = held_out.frontier.best_expert
@@ -155,7 +166,7 @@ def cascade_summary(
 
 
 def no_cascade(why: str) -> dict[str, Any]:
-    """What is said where cascades were tried and none was taken."""
+    """Return the facts about cascades where they were tried and none is used."""
     return {
         "steps": [],
         "seconds": None,
@@ -171,106 +182,178 @@ def describe_cascade(
     other_seconds: float | None,
     other: str,
 ) -> dict[str, Any]:
-    """The path of a router's cascades, where training rows end, and how long an answer takes."""
-    names = task.table.expert_names
+    """Describe a router's cascades in names, figures and sentences, JSON-ready.
+
+    Parameters
+    ----------
+    router : a router that is a cascade, or a mix of two
+    task : the rows that it was fitted on
+    seconds : mean time to an answer; None if it is not known
+    other_seconds : the same of always asking one expert
+    other : name of this expert
+
+    Returns
+    -------
+    dict
+        "steps" has, for each cascade, the names of the experts that each step asks. "sentences" say in
+        which order experts are asked, and how long an answer takes.
+    """
+    expert_names = task.table.expert_names
+    steps_of_cascades = []
     sentences = []
-    steps = []
     for cascade, share in zip(router.cascades, _shares_of_cascades(router), strict=True):
-        path = f"the cascade {cascade_words(cascade, names)}"
-        if len(cascade.order) == 1:
-            path = f"always {names[cascade.order[0]]}"
-        start = ""
-        if share < 1:
-            start = f"{100 * share:.3g} % of the queries: "
-        sentence = f"{start}{path}."
-        sentences.append(sentence[:1].upper() + sentence[1:])
-        steps.append([[names[k] for k in step] for step in cascade.steps])
+        step_names = []
+        for step in cascade.steps:
+            step_names.append([expert_names[expert] for expert in step])
+        steps_of_cascades.append(step_names)
+        sentences.append(_path_sentence(cascade, share, expert_names))
     if seconds is not None and other_seconds is not None:
         sentences.append(
             f"An answer takes {seconds:.2f} s on average; always {other} takes {other_seconds:.2f} s."
         )
     return {
-        "steps": steps,
+        "steps": steps_of_cascades,
         "seconds": seconds,
         "other_seconds": other_seconds,
         "sentences": sentences,
     }
 
 
+def _path_sentence(cascade: CascadePolicy, share: float, expert_names: list[str]) -> str:
+    """Return a sentence on which experts a cascade asks, and for which share of the queries."""
+    path = f"the cascade {cascade_words(cascade, expert_names)}"
+    if len(cascade.order) == 1:
+        path = f"always {expert_names[cascade.order[0]]}"
+    queries = ""
+    if share < 1:
+        queries = f"{100 * share:.3g} % of the queries: "
+    sentence = f"{queries}{path}."
+    return sentence[:1].upper() + sentence[1:]
+
+
 def _shares_of_cascades(router: Router) -> list[float]:
-    """Share of the queries that each of a router's cascades gets."""
+    """Return the share of the queries that each of a router's cascades gets."""
     if router.mix is None:
         return [1.0] * len(router.cascades)
     return [1 - router.mix.share, router.mix.share]
 
 
-def unused_answers(task: Task, seed: int, least_share: float = 1.0) -> dict[str, Any] | None:
-    """What a cascade would keep and save, on half of some rows; None where it would do neither.
+@dataclass(frozen=True, eq=False)
+class _HintRows:
+    """Rows and experts on which a cascade is tried that was not asked for.
 
-    It is the cheapest that keeps ``least_share`` of the best expert's quality on the other half, of a few
-    experts; None if it does not do so on the judged half.
+    Attributes
+    ----------
+    expert_names : names of the experts
+    scores, prices : (n_rows, n_experts) arrays; prices are zero if the table has none
+    answers : answers of these experts in these rows
+    halves : rows to fit the cascade on (``train``) and to judge it on (``test``)
     """
-    rows = _rows_for_hint(task, seed)
+
+    expert_names: list[str]
+    scores: FloatArray
+    prices: FloatArray
+    answers: Answers
+    halves: Split
+
+
+def unused_answers(task: Task, seed: int, least_share: float = 1.0) -> dict[str, Any] | None:
+    """Return what a cascade would keep and save, as a hint where none was asked for.
+
+    On one half of some rows, the cheapest cascade is fitted that keeps ``least_share`` of the best
+    expert's quality. It is judged on the other half.
+
+    Parameters
+    ----------
+    task : the rows; of many rows and experts, only some are used
+    seed : seed of the rows and of the halves
+    least_share : quality to keep, as a share of the best expert's
+
+    Returns
+    -------
+    dict or None
+        Figures and a sentence. None if no cascade keeps this share on the other half, or if it neither
+        improves quality nor saves dollars; also if there are too few rows or answers.
+    """
+    rows = _hint_rows(task, seed)
     if rows is None:
         return None
-    table = task.table.take(rows)
-    experts = best_expert_per_price_level(table, HINT_EXPERTS)
-    answers = table.answers
-    if answers is None:
+    train = rows.halves.train
+    test = rows.halves.test
+    best_expert = first_least(-rows.scores[train].mean(axis=0))
+    policy = _cheapest_cascade_that_keeps(rows, best_expert, least_share)
+    # A cascade of one step is a single expert.
+    if policy is None or len(policy.order) < 2:
         return None
-    answers = answers.of_experts(experts)
+    # The gate of this cascade counts answers that agree; it reads no features.
+    run = policy.run(np.zeros((len(test), 1)), rows.answers.take(test))
+    cascade_prices = run.paid(rows.prices[test])
+    kept = _ratio(run.given(rows.scores[test]).mean(), rows.scores[test, best_expert].mean())
+    saved = 1 - _ratio(np.nanmean(cascade_prices), np.nanmean(rows.prices[test, best_expert]))
+    if kept < least_share or (kept <= 1 and saved <= 0):
+        return None
+    path = cascade_words(policy, rows.expert_names)
+    best_name = rows.expert_names[best_expert]
+    return _hint(path, best_name, len(test), kept, saved, task.table)
+
+
+def _hint_rows(task: Task, seed: int) -> _HintRows | None:
+    """Draw the rows and choose the experts of a hint; None where there are too few rows or answers."""
+    if not task.table.has_answers:
+        return None
+    drawn = np.random.default_rng([seed, 3]).permutation(task.table.rows)[:HINT_ROWS]
+    has_scores = ~np.isnan(task.table.scores[drawn]).any(axis=1)
+    rows = np.sort(drawn[has_scores])
+    if len(np.unique(task.groups[rows])) <= 2 * FEWEST_GROUPS:
+        return None
+    table = task.table.take(rows)
+    if table.answers is None:
+        return None
+    experts = best_expert_per_price_level(table, HINT_EXPERTS)
+    answers = table.answers.of_experts(experts)
     if not answers.ever_agree:
         return None
-    names = [table.expert_names[k] for k in experts]
-    scores = table.scores[:, experts]
-    prices = _prices_or_zeros(table)[:, experts]
-    groups = np.unique(task.groups[rows], return_inverse=True)[1]
+    _, groups = np.unique(task.groups[rows], return_inverse=True)
     (halves,) = random_splits(groups, 1, 0.5, seed)
-    best = first_least(-scores[halves.train].mean(axis=0))
+    return _HintRows(
+        expert_names=[table.expert_names[expert] for expert in experts],
+        scores=table.scores[:, experts],
+        prices=_prices_or_zeros(table)[:, experts],
+        answers=answers,
+        halves=halves,
+    )
+
+
+def _cheapest_cascade_that_keeps(
+    rows: _HintRows, best_expert: int, least_share: float
+) -> CascadePolicy | None:
+    """Fit the cheapest cascade that keeps a share of the best expert's quality; None if none does."""
+    train = rows.halves.train
+    scores = rows.scores[train]
+    router = CascadeRouter(max_calls=min(HINT_CALLS, len(rows.expert_names)), gate="counts")
     # Counts of agreement read no features.
-    X = np.zeros((len(rows), 1))
-    router = CascadeRouter(max_calls=min(HINT_CALLS, len(experts)), gate="counts")
-    train = halves.train
-    router.fit(X[train], 1 - scores[train], answers=answers.take(train), prices=prices[train])
-    most_errors = 1 - least_share * scores[train, best].mean() + OUTCOMES
+    no_features = np.zeros((len(train), 1))
+    answers = rows.answers.take(train)
+    router.fit(no_features, 1 - scores, answers=answers, prices=rows.prices[train])
+    most_errors = 1 - least_share * scores[:, best_expert].mean() + OUTCOMES
     candidate = _cheapest_of_cost(router.candidates_, most_errors)
     if candidate is None:
         return None
-    policy = router.policy_of(candidate)
-    test = halves.test
-    run = policy.run(X[test], answers.take(test))
-    kept = _ratio(run.given(scores[test]).mean(), scores[test, best].mean())
-    paid = _ratio(np.nanmean(run.paid(prices[test])), np.nanmean(prices[test, best]))
-    saved = 1 - paid
-    if len(policy.order) < 2 or kept < least_share or (kept <= 1 and saved <= 0):
-        return None
-    return _hint(cascade_words(policy, names), names[best], len(test), kept, saved, table)
+    return router.policy_of(candidate)
 
 
 def _cheapest_of_cost(
     candidates: Sequence[CascadeCandidate], most_errors: float
 ) -> CascadeCandidate | None:
-    """The first of some cascades, sorted by price, with at most this mean cost; None if there is none."""
+    """Return the cheapest of some cascades, sorted by price, with at most this mean error, or None."""
     for candidate in candidates:
         if candidate.cost <= most_errors:
             return candidate
     return None
 
 
-def _rows_for_hint(task: Task, seed: int) -> Any:
-    """Some rows with all scores known, ascending; None where answers or rows are too few."""
-    table = task.table
-    if not table.has_answers:
-        return None
-    rows = np.random.default_rng([seed, 3]).permutation(table.rows)[:HINT_ROWS]
-    rows = np.sort(rows[~np.isnan(table.scores[rows]).any(axis=1)])
-    if len(np.unique(task.groups[rows])) <= 2 * FEWEST_GROUPS:
-        return None
-    return rows
-
-
 def best_expert_per_price_level(table: OutcomeTable, n_levels: int) -> list[int]:
-    """Indices of the best expert among the cheapest, the next cheapest, ... experts."""
+    """Return the best expert of the cheapest experts, that of the next cheapest, ..., by index."""
     mean_prices = np.nanmean(_prices_or_zeros(table), axis=0)
     mean_scores = np.nanmean(table.scores, axis=0)
     by_price = np.argsort(tie_ranks(mean_prices), kind="stable")
@@ -282,14 +365,14 @@ def best_expert_per_price_level(table: OutcomeTable, n_levels: int) -> list[int]
 
 
 def _prices_or_zeros(table: OutcomeTable) -> FloatArray:
-    """Prices of a table; zeros where it has none."""
+    """Return the prices (n_rows, n_experts) of a table; zeros where it has none."""
     if table.prices is None:
         return np.zeros(table.scores.shape)
     return table.prices
 
 
 def _ratio(value: Any, other: Any) -> float:
-    """A share of another value; 1 where that is 0."""
+    """Return a value as a share of another one; 1 where that is 0."""
     if other <= 0:
         return 1.0
     return float(value / other)
@@ -298,7 +381,7 @@ def _ratio(value: Any, other: Any) -> float:
 def _hint(
     path: str, best: str, n_rows: int, kept: float, saved: float, table: OutcomeTable
 ) -> dict[str, Any]:
-    """What a cascade would do, with a sentence."""
+    """Return the figures of a hint, and its sentence."""
     dollars = ""
     known_saving = None
     if table.prices is not None:

@@ -89,11 +89,11 @@ class FittedData:
 
     @property
     def notes(self) -> list[str]:
-        """What to know about the rows that were used."""
+        """Sentences about rows that were left out, or why there was nothing to learn."""
         return [sentence for sentence in (self.task.left_out, self.note) if sentence is not None]
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``mild fit --json`` prints about the router."""
+        """Return what ``mild fit --json`` prints about the router."""
         router = self.router
         estimator = None
         if router.info.estimator is not None:
@@ -135,14 +135,14 @@ def fit_data(
     if task.constant_expert is not None and name != "PricedRouter":
         return fit_constant(task)
     settle_ties(unfitted)
-    step = table_step(table, text, progress)
-    model = standardized(unfitted, is_scaled(standardize, step))
-    fitted = fit_task(task, model, step)
+    text_features = table_step(table, text, progress)
+    model = standardized(unfitted, is_scaled(standardize, text_features))
+    fitted = fit_task(task, model, text_features)
     return FittedData(router_of(fitted, task), fitted.features, task)
 
 
 def fit_constant(task: Task) -> FittedData:
-    """The constant of a task in which one expert costs least in every row."""
+    """Return the router that always asks one expert, for a task in which it costs least in every row."""
     from mild.routers import ConstantRouter
 
     fitted = fit_task(task, ConstantRouter(task.constant_expert), table_step(task.table))

@@ -1,4 +1,4 @@
-"""Features and a router fitted on a task, and the router that is made of them."""
+"""Fit features and a router on a task, and make of them the router that can be saved and served."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 # The usual shares are computed on this many training rows, at most about twice as many.
 SHARE_ROWS = 5_000
 # Parts into which rows are divided for calibration, each held out once, and for novelty, one held out.
-CALIBRATION_FOLDS, NOVELTY_FOLDS = 3, 5
+CALIBRATION_FOLDS = 3
+NOVELTY_FOLDS = 5
 # A difference between shares of training rows and of held-out rows that is worth a sentence.
 CHANGED_SHARE = 0.2
 #: Names of routers, and their classes.
@@ -53,11 +54,21 @@ def make_router(
     random_state: int | None,
     caller: Callable[..., Any] | None = None,
 ) -> Any:
-    """Create an unfitted router from its name; parameters that are None keep the router's defaults.
+    """Create an unfitted router from its name and parameters.
 
-    A router object is returned unchanged: it must come without parameters, and keeps its own
-    ``random_state``. ``caller`` is the public function that passed ``params`` on; where a parameter is not
-    known, the message also suggests the caller's own arguments.
+    Parameters
+    ----------
+    router : a name in ``ROUTERS``, or an unfitted router, which is returned as it is
+    params : parameters of the router; those that are None keep the router's defaults. They can be given
+        only with a name
+    random_state : seed for routers that take one; None for the router's default. A router object keeps
+        its own
+    caller : the public function that passed ``params`` on. Where a parameter is not known, the message
+        also suggests this function's arguments
+
+    Returns
+    -------
+    An unfitted router
     """
     if random_state is not None:
         check_integer("random_state", random_state, 0)
@@ -71,14 +82,17 @@ def make_router(
         return router
     check_option("router", router, ROUTERS)
     router_class = getattr(importlib.import_module("mild.routers"), ROUTERS[router])
-    known = inspect.signature(router_class).parameters
-    set_params = {key: value for key, value in params.items() if value is not None}
-    for key in set_params:
-        if key not in known:
-            raise _unknown_parameter(key, params, router, router_class, caller)
-    if "random_state" in known:
-        set_params.setdefault("random_state", random_state)
-    return router_class(**set_params)
+    accepted_names = inspect.signature(router_class).parameters
+    router_params = {}
+    for name, value in params.items():
+        if value is None:
+            continue
+        if name not in accepted_names:
+            raise _unknown_parameter(name, params, router, router_class, caller)
+        router_params[name] = value
+    if "random_state" in accepted_names:
+        router_params.setdefault("random_state", random_state)
+    return router_class(**router_params)
 
 
 def _unknown_parameter(
@@ -88,26 +102,24 @@ def _unknown_parameter(
     router_class: type,
     caller: Callable[..., Any] | None,
 ) -> InvalidInputError:
-    """The error about a parameter that neither the router nor the caller of ``make_router`` takes."""
+    """Return the error about a parameter that the router does not take, with a remedy."""
     message = removal_message("parameter", key, router_class.__name__)
     if message is not None:
         return InvalidInputError(message, parameter=key, code="removed")
-    of_router = list(inspect.signature(router_class).parameters)
-    owner = f"a {router} router"
+    accepted_names = list(inspect.signature(router_class).parameters)
+    rule = f"is not a parameter of a {router} router"
     if caller is None:
-        takes = [name for name in params if name in of_router]
-        remedy = f"; it takes {', '.join(takes) or 'none of these'}."
-        return invalid(key, f"is not a parameter of {owner}{remedy}")
-    of_caller = [name for name in inspect.signature(caller).parameters if name != "params"]
-    remedy = f"; it takes {listed(of_router)}."
-    close = difflib.get_close_matches(key, [*of_router, *of_caller], n=1)
-    if close:
-        remedy = f". Did you mean {close[0]!r}?"
-    return invalid(key, f"is not a parameter of {owner}{remedy}")
+        usable = [name for name in params if name in accepted_names]
+        return invalid(key, f"{rule}; it takes {', '.join(usable) or 'none of these'}.")
+    caller_names = [name for name in inspect.signature(caller).parameters if name != "params"]
+    similar = difflib.get_close_matches(key, [*accepted_names, *caller_names], n=1)
+    if similar:
+        return invalid(key, f"{rule}. Did you mean {similar[0]!r}?")
+    return invalid(key, f"{rule}; it takes {listed(accepted_names)}.")
 
 
 def standardized(router: Any, scale: bool = True) -> Any:
-    """The router behind a scaler if ``scale``; a constant router needs none."""
+    """Return a pipeline of a scaler and the router; a constant router, or without ``scale``, no scaler."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -121,7 +133,15 @@ def make_step(
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures:
-    """An unfitted feature step for a table: by its name, or a copy of the one that is given."""
+    """Return the unfitted transformer that makes features of a table's queries or vectors.
+
+    Parameters
+    ----------
+    table : the table; features of queries or vectors that it does not have are refused
+    text : name of the features, or unfitted features, which are copied. None for "hashing", or "vectors"
+        where the table has no queries
+    progress : callable(done, total, message) or None
+    """
     if text is None:
         if not table.has_queries and table.vectors is None:
             raise InvalidInputError(
@@ -131,18 +151,18 @@ def make_step(
             )
         text = "hashing" if table.has_queries else "vectors"
     if isinstance(text, str):
-        step = make_features(text)
+        text_features = make_features(text)
     elif isinstance(text, TextFeatures):
         from sklearn.base import clone
 
-        step = clone(text)
+        text_features = clone(text)
     else:
         raise invalid("text", f"must be a name, or features of mild.features; got {text!r}.")
-    for part in step.parts:
+    for part in text_features.parts:
         if progress is not None and hasattr(part, "progress"):
             part.progress = progress
-    check_input(step, table.has_queries, table.vectors is not None)
-    return step
+    check_input(text_features, table.has_queries, table.vectors is not None)
+    return text_features
 
 
 def table_step(
@@ -150,7 +170,7 @@ def table_step(
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures | None:
-    """``make_step``, or None for a table of numbers, whose vectors are the features."""
+    """Return what ``make_step`` does; None for a table of numbers, which are the features themselves."""
     if table.given_costs is None:
         return make_step(table, text, progress)
     if text not in (None, "vectors"):
@@ -161,40 +181,48 @@ def table_step(
     return None
 
 
-def table_features(table: OutcomeTable, step: TextFeatures | None) -> Any:
-    """Features (n_samples, n_features) of the rows of a table by a fitted step; see ``table_step``."""
-    if step is None:
+def table_features(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
+    """Return the features (n_samples, n_features) of a table; those of numbers are its vectors."""
+    if text_features is None:
         return table.vectors
-    return step.vectorize(contents(table, step))
+    return text_features.vectorize(contents(table, text_features))
 
 
 def router_features(table: OutcomeTable, router: Router) -> Any:
-    """What a router reads of the rows of a table: its features, and of a mix the draws of the texts."""
+    """Return the features of a table as a router reads them; for a mix, with a draw of each text."""
     if router.text is None:
         return table.vectors
     return router.features(contents(table, router.text))
 
 
-def is_scaled(standardize: bool | None, step: TextFeatures | None) -> bool:
+def is_scaled(standardize: bool | None, text_features: TextFeatures | None) -> bool:
     """Whether features are scaled: as ``standardize`` says, by default those that are no text."""
     if standardize is not None:
         return standardize
-    return step is None or step.kind == "vectors"
+    return text_features is None or text_features.kind == "vectors"
 
 
-def contents(table: OutcomeTable, step: TextFeatures | None) -> Any:
-    """What the step turns into features: queries, or vectors (n_samples, n_features)."""
-    of_vectors = step is not None and step.kind == "vectors"
+def contents(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
+    """Return what features are made of: queries, or vectors (n_samples, n_features)."""
+    of_vectors = text_features is not None and text_features.kind == "vectors"
     return table.vectors if of_vectors else table.queries
 
 
 def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
-    """Errors (n_samples, n_experts), prices for ``PricedRouter.fit``, and their weight.
+    """Split the costs of a task into errors and weighted prices, for ``PricedRouter.fit``.
 
-    Dollars alone stay dollars, so that their weight can be changed; betas alone are one price per expert;
-    a mixture is a price in wrong answers.
+    If dollars are the only term beside the error, prices stay in dollars, so that their weight can be
+    changed later. If betas are, there is one price per expert. Otherwise prices are the sum of all terms
+    beside the error, in wrong answers.
+
+    Returns
+    -------
+    errors : (n_samples, n_experts) array
+    prices : (n_samples, n_experts) array, or a list of n_experts numbers
+    price_weight : wrong answers that a unit of the prices is worth
     """
-    table, terms = task.table, task.terms
+    table = task.table
+    terms = task.terms
     errors: FloatArray = 1 - table.scores
     betas = list((terms.beta or {}).values())
     if not (terms.price_weight or terms.latency_weight):
@@ -206,36 +234,37 @@ def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fitted router."""
+    """A router that was fitted on a task, with its features, its calibration and its novelty."""
 
     model: Any  # router, or Pipeline that ends in one
-    step: TextFeatures | None  # the fitted step from texts to features; None for a table of numbers
+    text_features: TextFeatures | None  # fitted; None for a table of numbers
     features: Any  # (n_samples, n_features) of the training rows
     calibration: Calibration | None = None  # of expected costs; None where there are none
     novelty: Novelty | None = None
 
 
-def fit_task(task: Task, model: Any, step: TextFeatures | None) -> Fitted:
-    """Fit features on the queries, then the router on features and costs.
-
-    A search also gets the groups of the task.
-    """
-    features = fit_features(task, step)
+def fit_task(task: Task, model: Any, text_features: TextFeatures | None) -> Fitted:
+    """Fit features on the queries of a task, then the router on features and costs."""
+    features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
-    return fitted_model(task, model, step, features)
+    return fitted_model(task, model, text_features, features)
 
 
-def fit_features(task: Task, step: TextFeatures | None) -> Any:
-    """Fit text features on the queries of a task; the features (n_samples, n_features) of its rows."""
+def fit_features(task: Task, text_features: TextFeatures | None) -> Any:
+    """Fit text features on the queries of a task, and return the features (n_samples, n_features)."""
     check_rows(task)
-    if step is not None:
-        step.fit(contents(task.table, step))
-    return table_features(task.table, step)
+    if text_features is not None:
+        text_features.fit(contents(task.table, text_features))
+    return table_features(task.table, text_features)
 
 
 def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
-    """The costs that a router, or a Pipeline with one, is fitted on, and more arguments of ``fit``."""
+    """Return the costs that a router is fitted on, and further arguments of ``fit`` by name.
+
+    ``model`` is a router, or a Pipeline that ends in one; arguments of the latter have the prefix of its
+    last step.
+    """
     from mild.routers.base import NamedCosts
     from mild.routers.cost_models import PricedRouter
 
@@ -253,38 +282,45 @@ def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
     return NamedCosts.of(costs, task.table.expert_names, task.ranks), arguments
 
 
-def fitted_model(task: Task, model: Any, step: TextFeatures | None, features: Any) -> Fitted:
-    """A fitted router with how far its expected costs can be trusted, by rows that are held out.
+def fitted_model(
+    task: Task, model: Any, text_features: TextFeatures | None, features: Any
+) -> Fitted:
+    """Return a fitted model with the calibration of its expected costs and with its novelty.
 
-    Novelty is that of queries: a table of numbers has none.
+    The calibration says how far expected costs can be trusted, by cross-validation. The novelty says how
+    unusual a query is; a table of numbers has no queries, and none. Both need at least two groups of rows.
     """
     from mild.routers.calibration import fit_calibration, fit_novelty
     from mild.routers.cost_models import PricedRouter
 
     n_groups = len(np.unique(task.groups))
     if n_groups < 2:
-        return Fitted(model, step, features)
+        return Fitted(model, text_features, features)
     router = model
-    scaled = features
+    router_input = features
     if hasattr(model, "steps"):
         router = model[-1]
-        scaled = model[:-1].transform(features)
+        router_input = model[:-1].transform(features)
     calibration_folds = folds(task.groups, min(CALIBRATION_FOLDS, n_groups))
     errors = None
     prices = None
     if isinstance(router, PricedRouter):
         errors, prices, _ = asking_prices(task)
     novelty = None
-    if step is not None:
+    if text_features is not None:
         held_out = folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
         means = _expected_means(task, errors, prices)
-        novelty = fit_novelty(step, contents(task.table, step), features, held_out, means)
-    calibration = fit_calibration(router, scaled, task.costs, calibration_folds, errors, prices)
-    return Fitted(model, step, features, calibration, novelty)
+        novelty = fit_novelty(
+            text_features, contents(task.table, text_features), features, held_out, means
+        )
+    calibration = fit_calibration(
+        router, router_input, task.costs, calibration_folds, errors, prices
+    )
+    return Fitted(model, text_features, features, calibration, novelty)
 
 
 def _expected_means(task: Task, errors: FloatArray | None, prices: Any) -> FloatArray:
-    """Mean costs (1, n_experts); mean errors and prices (2, n_experts) where these are apart."""
+    """Return mean costs (1, n_experts), or mean errors and mean prices (2, n_experts)."""
     from mild.routers.baselines import mean_costs
 
     if errors is None:
@@ -296,7 +332,7 @@ def _expected_means(task: Task, errors: FloatArray | None, prices: Any) -> Float
 
 
 def fit_labels(router: Any, groups: Any, prefix: str = "") -> dict[str, Any]:
-    """Arguments of ``fit`` besides features and costs: a search gets the groups (n_rows,) of the rows."""
+    """Return further arguments of a router's ``fit``: a search takes the groups (n_rows,) of the rows."""
     from mild.routers.search import RouterCV
 
     if isinstance(router, RouterCV):
@@ -305,15 +341,19 @@ def fit_labels(router: Any, groups: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def task_info(task: Task) -> RouterInfo:
-    """What a task says about a router that is fitted on it."""
+    """Return what a task says about a router that is fitted on it: cost, table, mean scores, ..."""
     table = task.table
-    scores = cost = None
+    scores = None
+    cost = None
     if table.given_costs is None:
         means = zip(table.expert_names, mean_scores(table.scores), strict=True)
         scores = {name: float(mean) for name, mean in means if not np.isnan(mean)}
         cost = CostInfo(task.formula, **task.terms.as_dict())
+    query = None
+    if table.recipe is not None:
+        query = table.recipe.as_dict()
     return RouterInfo(
-        query=None if table.recipe is None else table.recipe.as_dict(),
+        query=query,
         cost=cost,
         constant=table.expert_names[common_constant(task.costs, ranks=task.ranks)],
         mean_scores=scores,
@@ -328,9 +368,10 @@ def task_info(task: Task) -> RouterInfo:
 
 
 def settle_ties(router: Any) -> None:
-    """Let mean costs decide which of several cheapest experts is the label of a row, unless set otherwise.
+    """Let mean costs decide ties: which of several cheapest experts is the label of a row.
 
-    The index of an expert in a table follows from its name, which says nothing about its quality.
+    A router whose ``ties`` are set keeps them. Its own default, the index of the expert, follows from the
+    expert's name in a table, which says nothing about its quality.
     """
     unset_ties = {}
     for key, value in router.get_params().items():
@@ -340,21 +381,22 @@ def settle_ties(router: Any) -> None:
 
 
 def usual_shares(policy: Policy, features: Any, table: OutcomeTable) -> SharesInfo:
-    """Shares of the experts in the decisions of a policy for some of the rows of a table."""
-    step = 1 + table.rows // SHARE_ROWS
-    X = features[::step]
+    """Return how often a policy asks each expert, on up to about 10,000 rows of a table."""
+    stride = 1 + table.rows // SHARE_ROWS
+    X = features[::stride]
     mix = mix_of(policy)
     if mix is not None:
-        X = mix.with_draws(X, table.queries[::step])
+        X = mix.with_draws(X, table.queries[::stride])
     names = table.expert_names
     shares = expert_shares(policy.predict(X), len(names)).tolist()
     return SharesInfo(X.shape[0], dict(zip(names, shares, strict=True)))
 
 
 def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
-    """A sentence if the saved router asks an expert more or less often than in held-out rows; or None.
+    """Return a sentence if the router asks an expert much more or less often than it did in held-out rows.
 
-    ``held_out_shares`` (n_experts,) are those of the routers without a fold, which the verdict is on.
+    ``held_out_shares`` (n_experts,) are those of the routers without a fold, which the verdict is on. None
+    if no share differs by ``CHANGED_SHARE``, or if the router has no usual shares.
     """
     if router.info.shares is None:
         return None
@@ -370,34 +412,44 @@ def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
 
 
 def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
-    """The router with its features, costs, usual shares and hashes of its training queries.
+    """Make the router that can be saved and served from what was fitted on a task.
 
-    ``notes`` are more JSON-ready facts to keep with it.
+    Parameters
+    ----------
+    fitted : the model, its text features, calibration and novelty
+    task : the rows that it was fitted on
+    notes : more JSON-ready facts to keep with the router
+
+    Returns
+    -------
+    Router
+        It keeps hashes of the training queries and records the cost, the data, the calibration, and how
+        often each expert is asked on training rows.
     """
-    index = TrainingQueryIndex.of(task.table)
-    names = task.table.expert_names
     calibration = fitted.calibration
     calibration_info = None
-    source = replace(source_of(fitted.model), novelty=fitted.novelty)
+    router = source_of(fitted.model)
     if calibration is not None:
         calibration_info = CalibrationInfo.from_dict(calibration.as_dict())
         if calibration.decides:
-            source = replace(source, policy=source.policy.calibrated(*calibration.numbers))
+            router = replace(router, policy=router.policy.calibrated(*calibration.numbers))
         else:
-            source = replace(source, calibration=calibration.numbers)
+            router = replace(router, calibration=calibration.numbers)
+    index = TrainingQueryIndex.of(task.table)
     info = replace(
         task_info(task),
-        estimator=source.info.estimator,
+        estimator=router.info.estimator,
         data=DataInfo(fingerprint(fitted.features, task.costs), task.table.rows),
         hashes_complete=index.complete,
-        shares=usual_shares(source.policy, fitted.features, task.table),
+        shares=usual_shares(router.policy, fitted.features, task.table),
         calibration=calibration_info,
     )
     return replace(
-        source,
-        expert_names=names,
+        router,
+        expert_names=task.table.expert_names,
         feature_names=task.table.feature_names,
-        text=fitted.step,
+        text=fitted.text_features,
         query_hashes=index.hashes,
+        novelty=fitted.novelty,
         info=info.with_notes(notes or {}),
     )

@@ -135,9 +135,20 @@ def cross_fit(
     rows: TuningRows,
     can_mix: bool,
 ) -> HeldOut:
-    """Fit settings of several kinds, on all rows and without each fold.
+    """Fit settings of several kinds on all rows, and judge them by cross-validation.
 
-    Ctrl-C ends the work after the first kind, and keeps what is there.
+    Ctrl-C after the first kind ends the work, and keeps the kinds that are finished.
+
+    Parameters
+    ----------
+    kinds : kinds of settings beside single experts, which are always judged
+    rows : the rows with their features and folds
+    can_mix : whether two settings may divide the queries, by a hash of their texts
+
+    Returns
+    -------
+    HeldOut
+        What each setting did on rows that it was not fitted on.
     """
     known = known_rows(rows)
     if len(np.unique(rows.task.groups[known])) < 2:
@@ -156,10 +167,10 @@ def cross_fit(
             if kind is kinds[0]:
                 raise
             is_interrupted = True
-            rule = (
+            message = (
                 "the search was stopped before all settings were fitted; the best so far is kept."
             )
-            warnings.warn(rule, TuningInterruptedWarning, stacklevel=3)
+            warnings.warn(message, TuningInterruptedWarning, stacklevel=3)
             break
         if settings.settings:
             fitted.append(settings)
@@ -173,9 +184,15 @@ def calibration_frontier(
     point: OperatingPoint,
     reference: int,
 ) -> Frontier:
-    """A frontier of single experts and, last, of one point, with their figures on calibration rows.
+    """Return a frontier of single experts and, as its last point, of ``point``, on calibration rows.
 
-    ``outcomes`` are those of the two settings of the point, ``experts`` those of single experts.
+    Parameters
+    ----------
+    outcomes : (n, 2) outcomes of the two settings of the point
+    experts : (n, n_experts) outcomes of the experts
+    groups : (n,) rows of one group count once
+    point : the operating point
+    reference : index of the expert that the others are compared with
     """
     assert experts.scores is not None
     points = []
@@ -190,17 +207,17 @@ def calibration_frontier(
 
 
 def best_expert(held_out: HeldOut) -> int:
-    """The expert of the highest mean quality; of equal ones the cheapest."""
+    """Return the expert of the highest mean quality; of equal ones, the cheapest."""
     return _best_of(held_out.experts.quality, held_out.experts.dollars)
 
 
 def _best_of(quality: FloatArray, dollars: FloatArray) -> int:
-    """Index of the highest quality; of equal ones that of the fewest dollars."""
+    """Return the index of the highest quality; of equal ones, that of the fewest dollars."""
     return int(np.lexsort((tie_ranks(dollars), tie_ranks(-quality)))[0])
 
 
 def build_frontier(held_out: HeldOut) -> Frontier:
-    """The frontier of all kinds of settings."""
+    """Return what to expect on new queries of single experts and of a path for each kind of settings."""
     reference = best_expert(held_out)
     points = []
     paths = []
@@ -226,7 +243,7 @@ def build_frontier(held_out: HeldOut) -> Frontier:
 def _frontier_of(
     points: Sequence[OperatingPoint], paths: Sequence[int], reference: int, n_groups: int
 ) -> Frontier:
-    """A frontier of points and the numbers of their paths."""
+    """Return the frontier of some points; ``paths`` has the number of the path of each."""
     index_of: dict[Setting, int] = {}
     for point in points:
         for setting in (point.first, point.second):
@@ -253,7 +270,7 @@ def _frontier_of(
 
 
 def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
-    """The points of single experts.
+    """Return the operating points of single experts, with figures to expect on new queries.
 
     The best one is the best partly by luck, which is taken off. Another one is chosen because its quality
     is high enough: it changes on new rows as a choice among single experts does.
@@ -273,7 +290,7 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
 
 
 def _luck_of_best_expert(held_out: HeldOut) -> float:
-    """By how much the expert that is best on other folds is better, or worse, on a held-out fold."""
+    """Return the mean change in quality of the best expert from the other folds to the held-out fold."""
     changes = []
     sizes = []
     for fold in held_out.experts.folds:
@@ -285,25 +302,28 @@ def _luck_of_best_expert(held_out: HeldOut) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Mix:
-    """A choice between two neighbours of a hull: their places, and the share of the second."""
+    """Two settings that divide the queries at random."""
 
-    first: int
-    second: int
-    share: float
+    first: int  # column of the first setting
+    second: int  # column of the second setting
+    share: float  # share of the queries that the second one decides
 
     def of(self, values: FloatArray) -> FloatArray:
-        """Values (..., m) of settings, mixed."""
+        """Return the mean (...,) of the two settings in values (..., m)."""
         mixed: FloatArray = (1 - self.share) * values[..., self.first]
         return mixed + self.share * values[..., self.second]
 
     def variance_of_draws(self, values: FloatArray, weights: FloatArray) -> float:
-        """Mean variance of the value of a row that is drawn for one of the two settings."""
+        """Return the mean variance of the value of a row that one of the two settings decides at random.
+
+        Of the values a and b, drawn with 1 - s and s, this is ``s (1 - s) (a - b)^2``.
+        """
         squares = (values[:, self.first] - values[:, self.second]) ** 2
         return self.share * (1 - self.share) * float(weights @ squares)
 
 
 def mix_of_quality(quality: FloatArray, dollars: FloatArray, asked_quality: float) -> _Mix:
-    """The cheapest mix of settings (m,) with this quality; the best setting if there is none."""
+    """Return the cheapest mix of settings (m,) with this quality; the best setting if no mix has it."""
     hull = concave_hull(quality, dollars)
     n_worse = int(np.searchsorted(quality[hull], asked_quality))
     if n_worse == 0:
@@ -341,24 +361,33 @@ class _Change:
         new_dollars: Sequence[float],
         sizes: Sequence[int],
     ) -> _Change:
-        """From changes of quality, and dollars before and after, of choices made without each fold.
+        """Estimate the change from the choices that were made without each fold.
 
-        A choice from all rows changes a little less, and that of the cheapest point by these figures a
-        little more.
+        A choice from all rows changes a little less than these, and the choice of the cheapest point by
+        these figures a little more.
+
+        Parameters
+        ----------
+        quality : change in quality of each choice, from the other rows to those of the fold
+        dollars : dollars of each choice on the other rows
+        new_dollars : dollars of each choice on the rows of the fold
+        sizes : numbers of rows of the folds
         """
         n_folds = len(sizes)
-        # The luck of a fold is that of its rows and of the other rows.
-        spread = float(np.std(quality, ddof=1)) * math.sqrt((n_folds - 1) / n_folds)
-        before = float(np.average(dollars, weights=sizes))
-        after = float(np.average(new_dollars, weights=sizes))
-        factor = 1.0
-        error = 0.0
-        if before > 0:
-            factor = after / before
-            changes = np.subtract(new_dollars, dollars) / before
-            error = float(np.std(changes, ddof=1)) / math.sqrt(n_folds)
         mean_change = float(np.average(quality, weights=sizes))
-        return cls(mean_change, factor, spread / math.sqrt(n_folds), error)
+        # A change varies with the rows of the fold and, n_folds - 1 times less, with the other rows. This
+        # factor leaves the variance by the rows of the fold.
+        spread = float(np.std(quality, ddof=1)) * math.sqrt((n_folds - 1) / n_folds)
+        quality_error = spread / math.sqrt(n_folds)
+        mean_dollars = float(np.average(dollars, weights=sizes))
+        mean_new_dollars = float(np.average(new_dollars, weights=sizes))
+        dollars_factor = 1.0
+        dollars_error = 0.0
+        if mean_dollars > 0:
+            dollars_factor = mean_new_dollars / mean_dollars
+            relative_changes = np.subtract(new_dollars, dollars) / mean_dollars
+            dollars_error = float(np.std(relative_changes, ddof=1)) / math.sqrt(n_folds)
+        return cls(mean_change, dollars_factor, quality_error, dollars_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,7 +414,10 @@ class _Figures:
         experts: Outcomes,
         reference: int,
     ) -> _Figures:
-        """Of a mix of settings whose outcomes are given, beside an expert that is compared with."""
+        """Compute the figures of a mix of settings, and of its differences to the reference expert.
+
+        ``outcomes`` (n, m) are those of the settings, ``experts`` (n, n_experts) those of the experts.
+        """
         assert outcomes.scores is not None
         assert outcomes.prices is not None
         assert experts.scores is not None
@@ -395,21 +427,21 @@ class _Figures:
         weights = group_weights(groups)
         quality_draws = mix.variance_of_draws(outcomes.scores, weights)
         dollars_draws = mix.variance_of_draws(outcomes.prices, weights)
-        lost = quality - experts.scores[:, reference]
-        saved = dollars - experts.prices[:, reference]
+        quality_difference = quality - experts.scores[:, reference]
+        dollars_difference = dollars - experts.prices[:, reference]
         return cls(
             float(weights @ quality),
             float(weights @ dollars),
             _prediction_error(quality, groups, quality_draws),
-            _prediction_error(lost, groups, quality_draws),
+            _prediction_error(quality_difference, groups, quality_draws),
             _prediction_error(dollars, groups, dollars_draws),
-            _prediction_error(saved, groups, dollars_draws),
+            _prediction_error(dollars_difference, groups, dollars_draws),
         )
 
     def point(
         self, first: Setting, second: Setting, share: float, change: _Change
     ) -> OperatingPoint:
-        """The operating point, with the change that is to be expected on new queries.
+        """Return the operating point, with the change that is to be expected on new queries.
 
         The errors of the figures, which are for two samples of rows, include the luck of the rows of a
         fold. Only what folds differ by beyond it is an error of the change.
@@ -433,7 +465,7 @@ NO_CHANGE = _Change()
 
 
 def group_rows(values: FloatArray, groups: IntArray) -> FloatArray:
-    """Means (n_groups, m) of values (n, m) over the rows of each group."""
+    """Return the means (n_groups, m) of values (n, m) over the rows of each group."""
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     sums = np.zeros((len(sizes), values.shape[1]))
     np.add.at(sums, group, values)
@@ -442,7 +474,11 @@ def group_rows(values: FloatArray, groups: IntArray) -> FloatArray:
 
 
 def _prediction_error(values: FloatArray, groups: IntArray, draws: float) -> float:
-    """Standard error of the mean over groups of values (n,) as a prediction for as many new groups."""
+    """Return the standard error of the mean of values (n,) as a prediction for as many new groups.
+
+    With means m_g over the rows of G groups, this is ``sqrt((2 var(m) + draws) / G)``: the two samples
+    vary alike, and ``draws`` is the variance of the draws by which the new queries of a mix are divided.
+    """
     labels, group = np.unique(groups, return_inverse=True)
     n_groups = len(labels)
     means = np.bincount(group, values) / np.bincount(group)
@@ -497,18 +533,18 @@ class _SettingPath:
         )
 
     def points(self, singles: Sequence[OperatingPoint]) -> list[OperatingPoint]:
-        """The points from the cheapest to the best setting, and on to the best expert if it is better.
+        """Return the points from the cheapest to the best setting, and to the best expert if it is better.
 
         A single expert on the path has the figures that it has alone; ``singles`` are those points.
         """
         hull = concave_hull(self.quality, self.dollars)
         mixes = [_Mix(hull[0], hull[0], 0.0)]
-        steps = 1
+        n_mixes = 1
         if self.held_out.can_mix:
-            steps = STEPS_BETWEEN
+            n_mixes = STEPS_BETWEEN
         for first, second in pairwise(hull):
-            for step in range(1, steps + 1):
-                mixes.append(_Mix(first, second, step / steps))
+            for number in range(1, n_mixes + 1):
+                mixes.append(_Mix(first, second, number / n_mixes))
         points = []
         for mix in mixes:
             point = self._point(mix)
@@ -524,9 +560,9 @@ class _SettingPath:
     def _points_to_best_expert(
         self, last: int, last_point: OperatingPoint, best_expert: OperatingPoint
     ) -> list[OperatingPoint]:
-        """Mixes of the best setting of the path and the best expert, which is better on new queries.
+        """Return mixes of the best setting of the path and the best expert, which is better on new queries.
 
-        ``last`` is the place of that setting; expected figures of mixes are those of the two points, mixed.
+        ``last`` is the column of that setting. Expected figures of a mix are the mean of the two points.
         """
         points = []
         for step in range(1, STEPS_BETWEEN + 1):
@@ -558,9 +594,10 @@ class _SettingPath:
         return chosen_by.point(first, second, mix.share, change)
 
     def change(self, quality: float) -> _Change:
-        """By how much figures change on rows that a choice of this quality was not made on.
+        """Estimate how the figures of a choice of this quality change on new rows.
 
-        Without each fold, the mix of the same quality as a share of the best expert's there is chosen.
+        Without each fold, the cheapest mix of the same quality is chosen, as a share of the quality that
+        the best expert has there, and judged on the fold.
         """
         level = quality / max(self.reference_quality, 1e-12)
         n_experts = len(self.held_out.experts.settings)

@@ -1,4 +1,4 @@
-"""A router from a table of outcomes and from logged answers."""
+"""Learn a router from a table of outcomes and from the answers that a gateway logged."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class CostWeights:
 
     @classmethod
     def of(cls, router: Router) -> CostWeights:
-        """The cost that a router was made for; at a trade-off that meets a target, that of a dollar."""
+        """Return the cost that a router was tuned for; with a target, the dollar weight that meets it."""
         price_weight = 0.0
         latency_weight = 0.0
         betas: Mapping[str, float] = {}
@@ -110,7 +110,7 @@ class CostWeights:
         return cls(price_weight, latency_weight, beta)
 
     def costs(self, logged: LoggedOutcomes) -> FloatArray:
-        """(n,) what each logged answer cost; NaN where a term that counts is not known."""
+        """Return the cost (n,) of each logged answer; NaN where a term of it is not known."""
         costs = logged.error + self.beta[logged.expert]
         if self.price_weight:
             costs = costs + self.price_weight * logged.dollars
@@ -120,7 +120,7 @@ class CostWeights:
 
     @property
     def formula(self) -> str:
-        """For people."""
+        """The cost as a formula, for people."""
         terms = ["error"]
         if self.beta.any():
             terms.append("beta")
@@ -133,7 +133,7 @@ class CostWeights:
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """Complete or partial rows of a table, for the experts of a router."""
+    """Rows of a table with outcomes of a router's experts, of which some may be unknown."""
 
     X: FloatArray  # (n, d)
     errors: FloatArray  # (n, p) NaN where unknown, as below
@@ -142,7 +142,7 @@ class KnownRows:
 
     @classmethod
     def of(cls, table: OutcomeTable | None, router: Router) -> KnownRows:
-        """The rows of a table; none without one."""
+        """Return the rows of a table; no rows without one."""
         if table is None:
             none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
@@ -157,61 +157,73 @@ class KnownRows:
 
 
 def logged_weights(logged: LoggedOutcomes) -> FloatArray:
-    """(n,) inverse propensities, relative to the most frequent draw, and at most ``CLIP``.
+    """Return weights (n,) of the answers: inverse propensities, relative to the most probable answer.
 
-    The propensity of a graded answer is that of its draw times that of being picked. Self-selected
-    feedback counts as if all answers were judged.
+    With ``q_i`` the probability that answer i was drawn and picked to be judged, its weight is
+    ``min(max_j q_j / q_i, CLIP)``. The maximum is taken apart over answers that were picked at random and
+    over self-selected feedback, which counts as if all answers were judged.
     """
-    chance = logged.propensity * np.where(logged.sampled, logged.rate, 1.0)
-    weight = np.ones(len(logged))
-    for same in (logged.sampled, ~logged.sampled):
-        if same.any():
-            weight[same] = chance[same].max() / chance[same]
-    return np.minimum(weight, CLIP)
+    probability = logged.propensity * np.where(logged.sampled, logged.rate, 1.0)
+    weights = np.ones(len(logged))
+    for of_one_source in (logged.sampled, ~logged.sampled):
+        if of_one_source.any():
+            source_probability = probability[of_one_source]
+            weights[of_one_source] = source_probability.max() / source_probability
+    return np.minimum(weights, CLIP)
 
 
 def fit_candidate(
     router: Router, known: KnownRows, logged: LoggedOutcomes, weights: CostWeights
 ) -> Router:
-    """A router with the experts and features of another, from rows of a table and logged answers.
+    """Learn a router from rows of a table and from logged answers together.
 
-    With heads ``e_k(x)`` of the error and ``d_k(x)`` of the dollars of expert ``k``, ``beta_k`` and the
-    price weight ``t``, an expert is expected to cost ``e_k(x) + t (d_k(x) + beta_k / t)``. Seconds are
-    added to ``beta_k`` at their mean.
+    The learned policy expects expert k to cost, on features x,
+
+        ``e_k(x) + t (d_k(x) + b_k)``
+
+    where ``e_k(x)`` is the error and ``d_k(x)`` are the dollars of its answer, ``t`` is the price weight,
+    and ``b_k`` is its constant cost in dollars: beta, and the weighted mean of its seconds, divided by t.
+
+    Parameters
+    ----------
+    router : the router that serves; its experts and features are kept
+    known : rows of a table, which may be none
+    logged : logged answers, weighted by their inverse propensities
+    weights : weights of dollars and seconds, and beta of each expert
+
+    Returns
+    -------
+    Router
+        The router with the learned policy; the same router where there is nothing to learn from.
     """
     X = first_columns(logged.X, router.n_features)
     if len(known.X):
         X = np.concatenate([known.X, X])
     if not len(X):
         return router
-    weight = logged_weights(logged)
     n_experts = router.n_experts
-
-    def cells(matrix: FloatArray, values: FloatArray) -> Cells:
-        """The known values of the table, and those of the logged answers below them."""
-        rows = np.flatnonzero(~np.isnan(values))
-        logged_cells = Cells(rows, logged.expert[rows].astype(np.intp), values[rows], weight[rows])
-        return Cells.of_matrix(matrix).joined(logged_cells, len(known.X))
-
-    errors = pooled_heads(X, cells(known.errors, logged.error), n_experts)
-    dollars = relative_heads(X, cells(known.dollars, logged.dollars), n_experts)
-    beta = weights.beta.copy()
+    errors = pooled_heads(X, _pooled_cells(known.errors, logged.error, logged), n_experts)
+    dollar_cells = _pooled_cells(known.dollars, logged.dollars, logged)
+    dollars = relative_heads(X, dollar_cells, n_experts)
+    constant_costs = weights.beta.copy()
     if weights.latency_weight:
-        seconds = relative_heads(X, cells(known.seconds, logged.latency), n_experts)
-        beta += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
+        second_cells = _pooled_cells(known.seconds, logged.latency, logged)
+        seconds = relative_heads(X, second_cells, n_experts)
+        mean_seconds = seconds.intercept + seconds.coef @ X.mean(axis=0)
+        constant_costs += weights.latency_weight * mean_seconds
     error_intercept = errors.intercept
-    dollars_per_query = np.zeros_like(beta)
+    constant_dollars = np.zeros_like(constant_costs)
     if weights.price_weight:
-        dollars_per_query = beta / weights.price_weight
+        constant_dollars = constant_costs / weights.price_weight
     else:
-        # A policy without a price weight ignores dollars, so betas are added to the errors.
-        error_intercept = error_intercept + beta
+        # A policy without a price weight ignores dollars, so these costs are added to the errors.
+        error_intercept = error_intercept + constant_costs
     policy = PricedPolicy(
         errors.coef.astype(np.float32),
         error_intercept.astype(np.float32),
         dollars.coef.astype(np.float32),
         dollars.intercept.astype(np.float32),
-        dollars_per_query.astype(np.float32),
+        constant_dollars.astype(np.float32),
         weights.price_weight,
         "ridge",
         ranks=router.policy.ranks,
@@ -219,22 +231,43 @@ def fit_candidate(
     return learned_router(router, policy, errors, X)
 
 
+def _pooled_cells(
+    known_values: FloatArray, logged_values: FloatArray, logged: LoggedOutcomes
+) -> Cells:
+    """Return the known values of table and log, each with its row, its expert and its weight.
+
+    Rows are those of the features of the table (n_table_rows, d), with those of the log below them.
+    ``known_values`` (n_table_rows, n_experts) and ``logged_values`` (n_answers,) are NaN where unknown.
+    """
+    answers = np.flatnonzero(~np.isnan(logged_values))
+    weights = logged_weights(logged)[answers]
+    experts = logged.expert[answers].astype(np.intp)
+    logged_cells = Cells(answers, experts, logged_values[answers], weights)
+    return Cells.of_matrix(known_values).joined(logged_cells, len(known_values))
+
+
 def relative_heads(X: FloatArray, cells: Cells, n_experts: int) -> PooledHeads:
-    """Heads of amounts such as dollars: what experts have in common is relative to their means."""
+    """Fit linear heads of amounts such as dollars, each relative to its expert's mean amount.
+
+    Experts share what they have in common as a factor of their means: a long query costs twice as much
+    with a cheap expert as well as with a dear one.
+    """
     if not cells.row.size:
         return PooledHeads(
             np.zeros((n_experts, X.shape[1])), np.zeros(n_experts), np.zeros(n_experts)
         )
-    total = np.bincount(cells.expert, cells.weight, n_experts)
-    sums = np.bincount(cells.expert, cells.weight * cells.value, n_experts)
-    mean = np.where(total > 0, sums / np.where(total > 0, total, 1), 0.0)
+    total_weight = np.bincount(cells.expert, cells.weight, n_experts)
+    weighted_sum = np.bincount(cells.expert, cells.weight * cells.value, n_experts)
+    has_values = total_weight > 0
+    mean = np.where(has_values, weighted_sum / np.where(has_values, total_weight, 1), 0.0)
     # An expert of which nothing is known may cost as much as the dearest.
-    mean = np.where(total > 0, mean, mean.max())
-    scale = np.where(mean > 0, mean, 1.0)
-    paid = cells.kept(mean[cells.expert] > 0)
-    if not paid.row.size:
-        return relative_heads(X, paid, n_experts)
-    heads = pooled_heads(X, paid.scaled(scale), n_experts, shrink_levels=False)
+    mean = np.where(has_values, mean, mean.max())
+    # Amounts of experts that are free have no relative size.
+    priced_cells = cells.kept(mean[cells.expert] > 0)
+    if not priced_cells.row.size:
+        return relative_heads(X, priced_cells, n_experts)
+    divisor = np.where(mean > 0, mean, 1.0)
+    heads = pooled_heads(X, priced_cells.scaled(divisor), n_experts, shrink_levels=False)
     scale = np.where(mean > 0, mean, 0.0)
     return PooledHeads(
         heads.coef * scale[:, None], heads.intercept * scale, heads.standard_errors * scale
@@ -244,7 +277,17 @@ def relative_heads(X: FloatArray, cells: Cells, n_experts: int) -> PooledHeads:
 def learned_router(
     router: Router, policy: PricedPolicy, errors: PooledHeads, X: FloatArray
 ) -> Router:
-    """The router with another policy; of a cascade, the router without answers is replaced."""
+    """Return a router with a learned policy, and with what is recorded about it.
+
+    Of a cascade, the policy that decides without answers is replaced.
+
+    Parameters
+    ----------
+    router : the router that serves
+    policy : the learned policy
+    errors : its heads for the error, with standard errors
+    X : (n, d) the features that it was learned on, for the usual share of each expert
+    """
     names = router.expert_names
     shares = expert_shares(policy.predict(X), len(names)).tolist()
     price_head = None
@@ -271,20 +314,21 @@ def learned_router(
 
 
 def dropped_mix(router: Router) -> str | None:
-    """The mix that a learned router replaces by one setting, in words; cascades stay mixed."""
+    """Return the mix that a learned router replaces by one policy, in words; None if it keeps it."""
     if router.mix is None or router.cascade is not None:
         return None
     return mix_words(router.mix, router.expert_names)
 
 
 def is_current(logged: LoggedOutcomes, newest: int = 20) -> BoolArray:
-    """(n,) whether an answer is of a version that its expert still reports, or of no version.
+    """Return a mask (n,) of the answers of versions that their experts still report.
 
-    A version is current if it is among the ``newest`` answers of its expert that report one.
+    A version is current if it is among the ``newest`` answers of its expert that report one. Answers
+    without a version count as current.
     """
     current = np.ones(len(logged), bool)
-    for k in range(len(logged.expert_names)):
-        answers: IntArray = np.flatnonzero((logged.expert == k) & (logged.reported >= 0))
+    for expert in range(len(logged.expert_names)):
+        answers: IntArray = np.flatnonzero((logged.expert == expert) & (logged.reported >= 0))
         current_versions = np.unique(logged.reported[answers[-newest:]])
         current[answers] = np.isin(logged.reported[answers], current_versions)
     return current

@@ -1,4 +1,7 @@
-"""Tuning for the lowest cost: the search over families, and a cascade beside its winner."""
+"""Tuning for the lowest mean cost: a search over families of routers, and a cascade beside its winner.
+
+The cost of an answer is ``error + beta + price_weight * dollars + latency_weight * seconds``.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.core.rounding import OUTCOMES
 from mild.data.describing import describe_prices, has_unused_prices
 from mild.errors import InvalidInputError, TuningInterruptedWarning
+from mild.features import TextFeatures
 from mild.metrics import Verdict
 from mild.metrics.curves import prices_unused
 from mild.metrics.operating_points import Frontier
@@ -50,28 +54,34 @@ from mild.tuning.settings import TradeOffs, fit_price_heads
 from mild.tuning.target_tuning import tuned_policy, with_separate_means
 from mild.tuning.tasks import Task
 
+#: (rows to fit on, rows to evaluate on) of each fold.
 Folds = Sequence[tuple[IntArray, IntArray]]
 
 
 def tune_for_cost(request: TuneRequest) -> TuneResult:
-    """The candidate of the lowest mean cost on held-out rows, or a cascade that costs less."""
+    """Return the router of the lowest mean cost on held-out rows, and the verdict on it.
+
+    ``RouterCV`` searches over families of routers. Where the table has texts or vectors, a cascade takes
+    the place of the winner if it costs less. Where all prices are known, too, the router also gets
+    separate heads for error and price, by which it decides when it is later set to other prices.
+    """
     task = request.task
     search = request.search
-    step = request.text_step(task)
+    text_features = request.text_step(task)
     folds = request.folds(task)
-    search.set_params(cv=folds, n_jobs=request.n_jobs, progress=request.stage(0))
-    settle_ties(search)
-    model = standardized(search, is_scaled(None, step))
-    features = fit_features(task, step)
+    model = _search_model(request, text_features, folds)
+    features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
-    fitted = fitted_model(task, model, step, features)
+    fitted = fitted_model(task, model, text_features, features)
     verdict = _search_verdict(search, task)
     notes: dict[str, Any] = {}
     cascade = None
     frontier = None
-    if step is not None:
-        rows = tuning_rows(task, fitted.features, step, folds, request.n_jobs, request.stage(1))
+    if text_features is not None:
+        rows = tuning_rows(
+            task, fitted.features, text_features, folds, request.n_jobs, request.stage(1)
+        )
         cascade = _compare_cascade(request, rows, verdict)
         if can_trade(task, folds):
             fitted, frontier = _with_heads(fitted, rows)
@@ -92,24 +102,35 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     return _result(request, router, verdict, cascade, frontier)
 
 
+def _search_model(request: TuneRequest, text_features: TextFeatures | None, folds: Folds) -> Any:
+    """Return the unfitted search of a request, behind a scaler if its features are no text."""
+    search = request.search
+    search.set_params(cv=folds, n_jobs=request.n_jobs, progress=request.stage(0))
+    settle_ties(search)
+    return standardized(search, is_scaled(None, text_features))
+
+
 def constant_result(request: TuneRequest) -> TuneResult:
-    """The result where one expert costs least in every row, so that no search is needed."""
+    """Return the result for a table in which one expert costs least in every row.
+
+    There is nothing to search: the router always asks this expert, and the verdict says why.
+    """
     task = request.task
     fitted = fit_constant(task)
-    constant = task.table.expert_names[task.constant_expert or 0]
+    expert_name = task.table.expert_names[task.constant_expert or 0]
     verdict = Verdict(
         estimate=0.0,
         low=0.0,
         high=0.0,
-        constant=constant,
+        constant=expert_name,
         n_rows=task.table.rows,
         n_groups=task.table.rows,
         identical=True,
         told=fitted.note,
     )
-    text = None
+    features_kind = None
     if fitted.router.text is not None:
-        text = fitted.router.text.kind
+        features_kind = fitted.router.text.kind
     return TuneResult(
         router=fitted.router,
         verdict=verdict,
@@ -120,14 +141,17 @@ def constant_result(request: TuneRequest) -> TuneResult:
         prices_unused=_prices_unused(task, None),
         answers_unused=unused_answers(task, request.random_state),
         cost=task.cost,
-        text=text,
+        text=features_kind,
         notes=(*request.notes, fitted.note or ""),
         library=task.table.library,
     )
 
 
 def can_trade(task: Task, folds: Folds) -> bool:
-    """Whether a task has prices, and heads for error and price can be learned without each fold."""
+    """Whether heads for error and price can be learned, on all rows and without each fold.
+
+    This needs a score and a price of every expert in the training rows of every fold.
+    """
     if task.table.prices is None:
         return False
     for known in (~np.isnan(task.table.scores), ~np.isnan(task.table.prices)):
@@ -138,29 +162,32 @@ def can_trade(task: Task, folds: Folds) -> bool:
 
 
 def _with_heads(fitted: Fitted, rows: TuningRows) -> tuple[Fitted, Frontier | None]:
-    """The fitted router with separate heads for error and price, and what these can do.
+    """Add separate heads for error and price to a fitted router, by which it can be set to other prices.
 
-    It decides as before, and under other prices by the heads.
+    Returns
+    -------
+    fitted : the router, which decides as before
+    frontier : quality and dollars to expect of its trade-offs; None if too few rows are fully known
     """
     heads = fit_price_heads(rows)
     try:
         held_out = cross_fit([TradeOffs(heads)], rows, rows.scaling is None)
     except InvalidInputError:
-        # No two queries are fully known.
+        # No two queries have the scores and prices of all experts.
         held_out = None
-    source = source_of(fitted.model)
+    router = source_of(fitted.model)
     frontier = None
-    policies = TradeoffPolicy(source.policy, rows.unscaled(heads.router.policy_))
+    policy = TradeoffPolicy(router.policy, rows.unscaled(heads.router.policy_))
     if held_out is not None:
         frontier = held_out.frontier
-        policies = tuned_policy(rows, heads, held_out).decided_by(source.policy)
+        policy = tuned_policy(rows, heads, held_out).decided_by(router.policy)
     novelty = with_separate_means(fitted.novelty, rows.task)
-    model = replace(source, policy=policies)
+    model = replace(router, policy=policy)
     return replace(fitted, model=model, novelty=novelty), frontier
 
 
 def _search_verdict(search: Any, task: Task) -> Verdict:
-    """The verdict of a search, with the name of the constant."""
+    """Return the verdict of a search, with the name of the expert that it compares with, and dollars."""
     verdict: Verdict = search.verdict_
     constant = task.table.expert_names[verdict.constant_expert or 0]
     if search.decides_as_constant_:
@@ -169,7 +196,7 @@ def _search_verdict(search: Any, task: Task) -> Verdict:
 
 
 def _dollars_more(search: Any, prices: FloatArray | None) -> float | None:
-    """Mean price of the router's choices minus that of the constant, where both are known.
+    """Return the mean dollars of the held-out choices minus those of the best single expert.
 
     None where an expert that the router chooses has no price at all.
     """
@@ -186,14 +213,24 @@ def _dollars_more(search: Any, prices: FloatArray | None) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class UsedCascade:
-    """A cascade that costs less than the winner of the search, and the verdict on it."""
+    """A cascade that is used because it costs less than the winner of the search.
+
+    Attributes
+    ----------
+    cascade : the cascade, and what it did on held-out rows
+    verdict : the cascade against the best single expert
+    without_answers : the cascade against the winner of the search, which decides without answers
+    """
 
     cascade: CheapestCascade
     verdict: Verdict
-    without_answers: Verdict  # against the winner of the search
+    without_answers: Verdict
 
     def router(self, router: Router, rows: TuningRows) -> Router:
-        """The cascade, beside the router that decides without answers."""
+        """Return the cascade as a router, from the router that the search found.
+
+        Of the latter, it keeps the policy as its way to decide without answers.
+        """
         policy: Any = rows.unscaled(self.cascade.policy)
         # The calibration and the usual shares are those of the router without answers.
         info = replace(router.info, shares=None)
@@ -204,7 +241,10 @@ class UsedCascade:
 def _compare_cascade(
     request: TuneRequest, rows: TuningRows, verdict: Verdict
 ) -> UsedCascade | None:
-    """The cascade of the least cost, if it costs less on held-out rows than the winner of the search."""
+    """Return the cheapest cascade if it is better than the winner of the search, otherwise None.
+
+    None, too, if no cascade was asked for, or Ctrl-C ended the search.
+    """
     search = request.search
     if not request.max_calls or search.interrupted_:
         return None
@@ -217,35 +257,41 @@ def _compare_cascade(
         return None
     if cascade is None:
         return None
-    return _if_better(request, cascade, verdict)
+    return _used_cascade(request, cascade, verdict)
 
 
-def _if_better(
+def _used_cascade(
     request: TuneRequest, cascade: CheapestCascade, verdict: Verdict
 ) -> UsedCascade | None:
-    """The cascade, if it is better than the winner of the search; with ``safe`` by its interval."""
+    """Return a cascade with its verdicts if it is better than the winner of the search, otherwise None.
+
+    It is better if its mean cost on held-out rows is lower. With ``safe=True`` the intervals of its
+    differences to the winner, and to the best single expert, must also be below zero.
+
+    Parameters
+    ----------
+    request : what ``mild.tune`` was asked for, after its search
+    cascade : the cheapest cascade, with what it did on held-out rows
+    verdict : the verdict on the winner of the search
+    """
     search = request.search
-    task = request.task
     constants = search.held_out_constants_
     winner = search.held_out_
     if search.decides_as_constant_:
         winner = constants
     against_winner = _cascade_verdict(request, cascade, winner, search.confidence)
-    # Chosen from two, the cascade and the best candidate, which share the probability of an error.
-    shared = (1 + search.confidence) / 2
-    against_constant = _cascade_verdict(request, cascade, constants, shared)
-    dollars = None
-    if task.table.prices is not None and cascade.outcomes.prices is not None:
-        more = cascade.outcomes.prices[:, 0] - _of_chosen(task.table.prices, constants)
-        dollars = mean_known(more)
+    # The cascade was chosen from two, itself and the winner, which share the probability of an error.
+    shared_confidence = (1 + search.confidence) / 2
     against_constant = replace(
-        against_constant,
+        _cascade_verdict(request, cascade, constants, shared_confidence),
         confidence=search.confidence,
         n_candidates=2,
         notes=("2 candidates",),
         router="the cascade",
         constant_expert=verdict.constant_expert,
-    ).named(verdict.constant, task.counted, dollars)
+    )
+    extra_dollars = _extra_dollars(request.task, cascade, constants)
+    against_constant = against_constant.named(verdict.constant, request.task.counted, extra_dollars)
     is_better = against_winner.estimate < -OUTCOMES
     if search.safe:
         is_better = against_winner.high < 0 and bool(against_constant.pays)
@@ -254,10 +300,25 @@ def _if_better(
     return UsedCascade(cascade, against_constant, against_winner)
 
 
+def _extra_dollars(task: Task, cascade: CheapestCascade, constants: IntArray) -> float | None:
+    """Return the mean dollars of a cascade minus those of always asking one expert, per query.
+
+    ``constants`` (n_samples,) are the best single experts of the other folds. None where no row has both
+    prices.
+    """
+    cascade_prices = cascade.outcomes.prices
+    if task.table.prices is None or cascade_prices is None:
+        return None
+    return mean_known(cascade_prices[:, 0] - _of_chosen(task.table.prices, constants))
+
+
 def _cascade_verdict(
     request: TuneRequest, cascade: CheapestCascade, chosen: IntArray, confidence: float
 ) -> Verdict:
-    """The cost of a cascade against that of chosen experts (n_samples,), -1 for rows that do not count."""
+    """Return the verdict on the cost of a cascade against that of chosen experts.
+
+    ``chosen`` (n_samples,) is -1 in rows that do not count.
+    """
     task = request.task
     return minus_choices(
         cascade.outcomes.costs[:, 0],
@@ -271,47 +332,60 @@ def _cascade_verdict(
 
 
 def _of_chosen(values: FloatArray, chosen: IntArray) -> FloatArray:
-    """Values (n_samples,) of chosen experts; NaN for -1."""
+    """Return the values (n_samples,) of the experts ``chosen``; NaN where that is -1."""
     chosen_values = values[np.arange(len(values)), np.maximum(chosen, 0)]
     return np.where(chosen >= 0, chosen_values, np.nan)
 
 
 def _prices_unused(task: Task, frontier: Frontier | None) -> dict[str, Any] | None:
-    """What dollars could be saved where the table has prices and the loss leaves them out.
+    """Return what dollars could be saved where the table has prices and the loss leaves them out.
 
-    This is the cheapest point whose quality is at least that of the best expert; None where the loss counts
-    dollars, or the table has none.
+    Parameters
+    ----------
+    task : the rows and their costs
+    frontier : what trade-offs between error and price keep and cost; None if they were not fitted
+
+    Returns
+    -------
+    dict or None
+        Figures, None without a frontier, and a sentence. None where the loss counts dollars, or the table
+        has no prices.
     """
     if not has_unused_prices(task.table, task.terms):
         return None
-    figures: dict[str, Any] = {
-        "best_expert": None,
-        "best_dollars_per_1000": None,
-        "dollars_per_1000": None,
-        "saved": None,
-    }
-    words = describe_prices(task.table)
-    if frontier is not None:
-        reference = frontier.reference
-        best = task.table.expert_names[frontier.best_expert]
-        good = frontier.quality >= reference.quality - OUTCOMES
-        dollars = float(frontier.dollars[good].min(initial=reference.dollars))
-        saved = 0.0
-        if reference.dollars > 0:
-            saved = 1 - dollars / reference.dollars
-        figures = {
-            "best_expert": best,
-            "best_dollars_per_1000": reference.dollars,
-            "dollars_per_1000": dollars,
-            "saved": saved,
+    if frontier is None:
+        return {
+            "best_expert": None,
+            "best_dollars_per_1000": None,
+            "dollars_per_1000": None,
+            "saved": None,
+            "sentence": prices_unused(describe_prices(task.table)),
         }
-        words = f"No trade-off has the quality of always {best} on held-out rows for fewer dollars."
-        if saved > OUTCOMES:
-            words = (
-                f"On held-out rows, a trade-off has the quality of always {best} for ${amount(dollars)} "
-                f"per 1,000 queries in place of ${amount(reference.dollars)} ({100 * saved:.0f} % less)."
-            )
-    return {**figures, "sentence": prices_unused(words)}
+    # The cheapest point whose quality is at least that of the best expert.
+    reference = frontier.reference
+    is_as_good = frontier.quality >= reference.quality - OUTCOMES
+    dollars = float(frontier.dollars[is_as_good].min(initial=reference.dollars))
+    saved = 0.0
+    if reference.dollars > 0:
+        saved = 1 - dollars / reference.dollars
+    best_expert = task.table.expert_names[frontier.best_expert]
+    return {
+        "best_expert": best_expert,
+        "best_dollars_per_1000": reference.dollars,
+        "dollars_per_1000": dollars,
+        "saved": saved,
+        "sentence": prices_unused(_saving_words(best_expert, reference.dollars, dollars, saved)),
+    }
+
+
+def _saving_words(best_expert: str, reference_dollars: float, dollars: float, saved: float) -> str:
+    """Return a sentence on what a trade-off costs that keeps the quality of the best expert."""
+    if saved <= OUTCOMES:
+        return f"No trade-off has the quality of always {best_expert} on held-out rows for fewer dollars."
+    return (
+        f"On held-out rows, a trade-off has the quality of always {best_expert} for ${amount(dollars)} "
+        f"per 1,000 queries in place of ${amount(reference_dollars)} ({100 * saved:.0f} % less)."
+    )
 
 
 def _result(
@@ -321,18 +395,20 @@ def _result(
     cascade: UsedCascade | None,
     frontier: Frontier | None,
 ) -> TuneResult:
-    """What ``tune`` returns."""
+    """Return the result of ``mild.tune``, from the router, its verdict and the attributes of the search."""
     search = request.search
     task = request.task
-    skipped = tuple(search.skipped_families_)
-    if skipped:
-        request.notes.append(f"left out because torch is not installed: {', '.join(skipped)}.")
-    unused = None
+    skipped_families = tuple(search.skipped_families_)
+    if skipped_families:
+        names = ", ".join(skipped_families)
+        request.notes.append(f"left out because torch is not installed: {names}.")
+    # A hint at what a cascade would do, where none was tried.
+    answers_unused = None
     if not request.max_calls and not search.interrupted_:
-        unused = unused_answers(task, request.random_state)
-    text = None
+        answers_unused = unused_answers(task, request.random_state)
+    features_kind = None
     if router.text is not None:
-        text = router.text.kind
+        features_kind = router.text.kind
     return TuneResult(
         router=router,
         verdict=verdict,
@@ -343,11 +419,11 @@ def _result(
         routes_as_constant=search.decides_as_constant_ and cascade is None,
         prices_unused=_prices_unused(task, frontier),
         cascade=_cascade_facts(request, cascade, router, verdict),
-        answers_unused=unused,
+        answers_unused=answers_unused,
         cost=task.cost,
-        text=text,
+        text=features_kind,
         n_folds=len(search.cv),
-        skipped_families=skipped,
+        skipped_families=skipped_families,
         dropped_margins=search.dropped_margins_,
         interrupted=search.interrupted_,
         notes=tuple(request.notes),
@@ -358,19 +434,22 @@ def _result(
 def _cascade_facts(
     request: TuneRequest, cascade: UsedCascade | None, router: Router, verdict: Verdict
 ) -> dict[str, Any] | None:
-    """What is said about the cascade that is used, or that none is; None if none was asked for."""
+    """Return facts and sentences about the cascade that is used, or why none is.
+
+    None if no cascade was asked for.
+    """
     task = request.task
     if not request.max_calls or request.search.interrupted_:
         return None
     if cascade is None:
         return no_cascade("none is better on held-out rows than the router without answers")
     seconds = None
-    other_seconds = None
+    constant_seconds = None
     latencies = cascade.cascade.outcomes.latencies
     if task.table.latencies is not None and latencies is not None:
         seconds = mean_known(latencies)
-        other_seconds = mean_known(task.table.latencies[:, verdict.constant_expert or 0])
-    facts = describe_cascade(router, task, seconds, other_seconds, verdict.constant)
+        constant_seconds = mean_known(task.table.latencies[:, verdict.constant_expert or 0])
+    facts = describe_cascade(router, task, seconds, constant_seconds, verdict.constant)
     difference = cascade.without_answers
     facts["sentences"].append(
         f"Compared with the router without answers, on held-out rows: mean loss {difference.estimate:+.4f} "
@@ -380,7 +459,7 @@ def _cascade_facts(
 
 
 def _candidate_rows(search: Any) -> list[dict[str, Any]]:
-    """The candidates of a search, as rows."""
+    """Return a row for each candidate of a search: family, params, mean_cost, ..., taken."""
     results = search.cv_results_
     rows = []
     for index, values in enumerate(zip(*results.values(), strict=True)):

@@ -71,7 +71,7 @@ class CalibrationRows:
     X: Any
 
     def outcomes(self, tuned: TradeoffPolicy, settings: Sequence[Setting]) -> Outcomes:
-        """What settings of a tuned router do on these rows (n_samples, m)."""
+        """Return the outcomes (n_samples, m) of m settings of a tuned policy on these rows."""
         return side_by_side([self._outcomes_of(tuned, setting) for setting in settings])
 
     def _outcomes_of(self, tuned: TradeoffPolicy, setting: Setting) -> Outcomes:
@@ -107,7 +107,11 @@ class HoldLimit(Objective):
         return self.certified(held_out).point
 
     def certified(self, held_out: HeldOut) -> CertifiedPoint:
-        """The point, and what certifies it."""
+        """Test the points in their fixed order, and return the cheapest one that is certified.
+
+        The test starts at the point with the smallest p-value on the rows that the settings were fitted
+        on, which is the safest there.
+        """
         frontier = held_out.frontier
         path = self._points_to_test(held_out)
         rng = np.random.default_rng([self.seed, 2])
@@ -116,17 +120,18 @@ class HoldLimit(Objective):
         losses = rng.permutation(self._losses(held_out, path, held_out.rows.task))
         p_values = betting_p_values(losses, limit, 1 - guarantee)
         order = np.lexsort((tie_ranks(losses.mean(axis=0)), tie_ranks(p_values)))
-        path = path[int(order[0]) :]
+        safest = int(order[0])
+        path = path[safest:]
         losses = rng.permutation(self._losses(held_out, path, self.calibration.task))
         certificate = certify(losses, limit, guarantee)
-        allowed = path[: certificate.n_certified]
-        if not allowed:
+        certified_points = path[: certificate.n_certified]
+        if not certified_points:
             return CertifiedPoint(frontier.reference, certificate)
-        dollars = tie_ranks([point.dollars for point in allowed])
-        return CertifiedPoint(allowed[int(np.argmin(dollars))], certificate)
+        dollar_ranks = tie_ranks([point.dollars for point in certified_points])
+        return CertifiedPoint(certified_points[int(np.argmin(dollar_ranks))], certificate)
 
     def _points_to_test(self, held_out: HeldOut) -> list[OperatingPoint]:
-        """The points of the path on which the target is met at the least dollars, the best one first."""
+        """Return the points of the path that meets the target most cheaply, the best one first."""
         frontier = held_out.frontier
         chosen = self.target.choose(frontier).point
         numbers = [number for number in np.unique(frontier.path) if number >= 0]
@@ -140,7 +145,7 @@ class HoldLimit(Objective):
     def _losses(
         self, held_out: HeldOut, points: Sequence[OperatingPoint], task: Task
     ) -> FloatArray:
-        """Loss of quality (n_groups, m) of points against the best expert, on the rows of a task."""
+        """Return the loss of quality (n_groups, m) of m points against the best expert, on a task."""
         settings = list(
             dict.fromkeys(setting for point in points for setting in (point.first, point.second))
         )

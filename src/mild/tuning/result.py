@@ -16,7 +16,7 @@ from mild.metrics import Verdict
 SHOWN = 10
 # Columns of the candidates that a notebook shows, without a target.
 SHOWN_COLUMNS = ("family", "params", "mean_cost", "standard_error", "difference", "taken")
-# Why a candidate was taken that has not the lowest mean cost.
+# Why the candidate that was taken is not the one of the lowest mean cost.
 CHOICES = {
     "stack": "* is the stack: no other candidate is better by more than its interval.",
     "one standard error": "* is the simplest candidate within one standard error of the best.",
@@ -105,7 +105,7 @@ class TuneResult:
         return as_frame(list(self.certainty_rows), self.library or default_library())
 
     def to_frame(self) -> Any:
-        """One row per candidate, best first; with a target one row per setting, the cheapest first.
+        """Return a row per candidate, best first; with a target, a row per setting, the cheapest first.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class TuneResult:
 
     @property
     def why_taken(self) -> str | None:
-        """Why a candidate was taken that has not the lowest mean cost, in a sentence."""
+        """Why the candidate that was taken is not the one of the lowest mean cost; None if it is."""
         return CHOICES.get(self.choice or "")
 
     @property
@@ -165,17 +165,19 @@ class TuneResult:
         return sentences
 
     def _why_constant(self) -> str:
-        """Why the best candidate is not used, in a sentence."""
-        why = "its gain is not certain, and safe=True"
+        """Return a sentence on why the router always asks one expert, not the best candidate's choice."""
+        reason = "its gain is not certain, and safe=True"
         if self.verdict.estimate >= 0:
-            why = (
+            reason = (
                 "its mean cost on held-out rows is not lower; "
                 "search=RouterCV(constant_if_better=False) keeps it"
             )
-        return f"The best candidate is not used ({why}): the router decides as {self.decides_as}."
+        return (
+            f"The best candidate is not used ({reason}): the router decides as {self.decides_as}."
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; None where a number is not finite.
+        """Return the fields as a JSON-ready dict; None where a number is not finite.
 
         Returns
         -------

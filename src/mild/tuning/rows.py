@@ -1,4 +1,4 @@
-"""The rows that settings are found and judged on: features of all rows, and of all but each fold."""
+"""The rows that settings are fitted and judged on, with features that are fitted without each fold."""
 
 from __future__ import annotations
 
@@ -66,17 +66,20 @@ class TuningRows:
     numbers: tuple[int, ...] = ()
 
     def each_part(self, fit: Callable[..., Any], message: str, *arguments: Any) -> list[Any]:
-        """``fit(task, selection, *arguments)`` on all rows, and then without each fold."""
-        every_row = FoldFeatures(self.X, np.arange(self.task.table.rows), np.arange(0))
-        selections = [every_row, *self.folds]
+        """Call ``fit(task, part, *arguments)`` on all rows, and then without each fold.
+
+        Returns what it returned: for all rows first, then for each fold.
+        """
+        all_rows = FoldFeatures(self.X, np.arange(self.task.table.rows), np.arange(0))
+        parts = [all_rows, *self.folds]
         fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(fit)(self.task, selection, *arguments) for selection in selections
+            delayed(fit)(self.task, part, *arguments) for part in parts
         )
         fitted = []
         for result in fits:
             fitted.append(result)
             if self.progress is not None:
-                self.progress(len(fitted), len(selections), message)
+                self.progress(len(fitted), len(parts), message)
         return fitted
 
     def unscaled(self, policy: Policy) -> Policy:
@@ -97,29 +100,39 @@ class TuningRows:
 def tuning_rows(
     task: Task,
     features: Any,
-    step: TextFeatures,
+    text_features: TextFeatures,
     folds: Sequence[tuple[IntArray, IntArray]],
     n_jobs: int | None,
     progress: Progress | None = None,
 ) -> TuningRows:
-    """The rows of a task for tuning; ``features`` are those of the fitted ``step``."""
-    if step.kind == "vectors":
+    """Return the rows of a task for tuning, with features that are fitted without each fold.
+
+    Parameters
+    ----------
+    task : the rows
+    features : (n_samples, n_features) features of all rows, by the fitted ``text_features``
+    text_features : text features; those of kind "vectors" are only scaled
+    folds : (rows to fit on, rows to evaluate on) of each fold
+    n_jobs : parallel workers
+    progress : callable(done, total, message) for fits that take long
+    """
+    if text_features.kind == "vectors":
         scaling = Scaling.of_rows(features)
         fold_features = []
         for train, test in folds:
             X = Scaling.of_rows(features[train]).apply(features)
             fold_features.append(FoldFeatures(X, train, test))
         return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs, progress)
-    texts = contents(task.table, step)
+    texts = contents(task.table, text_features)
     refitted = Parallel(n_jobs=n_jobs)(
-        delayed(step.without_other_texts)(texts, features, train) for train, _ in folds
+        delayed(text_features.without_other_texts)(texts, features, train) for train, _ in folds
     )
-    is_number = np.isin(step.get_feature_names_out(), NUMBER_NAMES)
+    is_number = np.isin(text_features.get_feature_names_out(), NUMBER_NAMES)
     numbers = tuple(np.flatnonzero(is_number).tolist())
     fold_features = []
     for X, (train, test) in zip(refitted, folds, strict=True):
-        # There may be fewer directions before the numbers.
-        fewer = features.shape[1] - X.shape[1]
-        fold_numbers = [column - fewer for column in numbers]
+        # Of fewer texts, there may be fewer columns, before those of numbers.
+        n_missing = features.shape[1] - X.shape[1]
+        fold_numbers = [column - n_missing for column in numbers]
         fold_features.append(FoldFeatures(X, train, test, fold_numbers))
     return TuningRows(task, features, fold_features, None, n_jobs, progress, numbers)

@@ -1,4 +1,4 @@
-"""Save a router with what is known of the table that it was fitted on."""
+"""Save a router, with what is recorded about the table that it was fitted on."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ def _refuse_terms(terms: CostTerms) -> None:
 def _with_table(
     router: Any, table: OutcomeTable, terms: CostTerms, text: TextFeatures | None
 ) -> Router:
-    """The router with what is known of the table that it was fitted on."""
+    """Return the router with what is recorded about the table that it was fitted on: cost, queries, ..."""
     source = source_of(router)
-    step = text
-    if step is None:
-        step = source.text
-    if step is None and table.given_costs is None:
+    text_features = text
+    if text_features is None:
+        text_features = source.text
+    if text_features is None and table.given_costs is None:
         rule = (
             "must be a table of numbers, because the router was fitted on numbers; or leave it out."
         )
@@ -118,5 +118,5 @@ def _with_table(
     if set(source.expert_names) == set(table.expert_names):
         source = in_order_of(source, table.expert_names)
     task = make_task(table, terms)
-    fitted = Fitted(source, step, table_features(task.table, step))
+    fitted = Fitted(source, text_features, table_features(task.table, text_features))
     return router_of(fitted, task)

@@ -1,7 +1,7 @@
 """What can be chosen for a target: single experts, trade-offs, cascades, and routers of one's own.
 
 Each kind of settings is one class. ``cross_fit`` fits its settings on all rows and without each fold, and
-tells what they do on rows that they were not fitted on. A new kind needs a class with this one method;
+says what they do on rows that they were not fitted on. A new kind needs a class with this one method;
 where its settings choose one expert per row, ``held_out_choices`` is enough.
 """
 
@@ -40,11 +40,11 @@ LARGEST_TRADE_OFF = 1e12
 
 @dataclass(frozen=True, eq=False)
 class FoldMeans:
-    """Settings that were found without the rows of a fold: what they did there, and on the fold.
+    """What settings that were fitted without a fold did on the other rows, and on the fold.
 
     Attributes
     ----------
-    quality, dollars : (m,) means on the rows that they were found on, by which they are chosen
+    quality, dollars : (m,) means on the other rows, by which settings are chosen
     new_quality, new_dollars : (m,) means on the held-out rows
     n_rows : held-out rows in which everything is known
     """
@@ -56,7 +56,7 @@ class FoldMeans:
     n_rows: int
 
     def beside(self, other: FoldMeans) -> FoldMeans:
-        """The means of these settings, followed by those of others."""
+        """Return the means of these settings, followed by those of others."""
         return FoldMeans(
             np.concatenate([self.quality, other.quality]),
             np.concatenate([self.dollars, other.dollars]),
@@ -103,7 +103,7 @@ class ChoosingSettings(SettingKind):
 
     @abstractmethod
     def held_out_choices(self, rows: TuningRows) -> IntArray:
-        """Experts (n_samples, m) of held-out rows; what it gives for other rows does not count."""
+        """Return the experts (n_samples, m) that m settings choose; only held-out rows count."""
 
     @abstractmethod
     def settings(self) -> list[Setting]:
@@ -204,7 +204,7 @@ class FurtherRouters(ChoosingSettings):
 
 
 class Cascades(SettingKind):
-    """Cascades that no mix of two others beats in quality and dollars."""
+    """Cascades that are not beaten, in quality and dollars at once, by a mix of two others."""
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
@@ -254,7 +254,7 @@ class FittedCascades:
 
 @unwarned
 def fit_cascades(task: Task, part: FoldFeatures, max_calls: int) -> FittedCascades:
-    """Search cascades on the rows to train on, and keep those on the hull of quality and dollars."""
+    """Search for cascades on the training rows, and keep those on the hull of quality and dollars."""
     table = task.table
     train = part.train
     assert table.answers is not None
@@ -276,7 +276,7 @@ def fit_cascades(task: Task, part: FoldFeatures, max_calls: int) -> FittedCascad
 
 
 def outcomes_of_choices(task: Task, chosen: IntArray) -> Outcomes:
-    """What experts (n_samples, m) did on the rows of a task."""
+    """Return the outcomes (n_samples, m) of the experts that m settings chose in the rows of a task."""
     known = task.outcomes
 
     def of_chosen(values: FloatArray | None) -> FloatArray | None:
@@ -293,7 +293,7 @@ def outcomes_of_choices(task: Task, chosen: IntArray) -> Outcomes:
 def cascade_outcomes(
     task: Task, X: Any, policies: Sequence[CascadePolicy], rows: IntArray
 ) -> Outcomes:
-    """What cascades did on some rows of a task (n, m)."""
+    """Return the outcomes (n, m) of m cascades on n rows of a task."""
     table = task.table.take(rows)
     assert table.answers is not None
     columns = []
@@ -309,7 +309,7 @@ def cascade_outcomes(
 def asked_shares(
     task: Task, X: Any, policies: Sequence[CascadePolicy], known: BoolArray
 ) -> FloatArray:
-    """Share (m, n_experts) of the known rows in which each cascade asks each expert."""
+    """Return the share (m, n_experts) of the known rows in which each cascade asks each expert."""
     answers = task.table.take(known).answers
     assert answers is not None
     shares = [policy.run(X, answers).asked.mean(axis=0) for policy in policies]
@@ -317,7 +317,7 @@ def asked_shares(
 
 
 def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
-    """What one cascade did (n,)."""
+    """Return the outcomes (n,) of a run of a cascade."""
     prices = np.full(table.rows, np.nan)
     if table.prices is not None:
         prices = run.paid(table.prices)
@@ -333,7 +333,7 @@ def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
 
 
 def known_rows(rows: TuningRows) -> BoolArray:
-    """Mask (n_samples,) of the held-out rows in which score and price of every expert are known."""
+    """Return a mask of the held-out rows in which score and price of every expert are known."""
     table = rows.task.table
     assert table.prices is not None
     unknown = np.isnan(table.scores) | np.isnan(table.prices)
@@ -342,7 +342,7 @@ def known_rows(rows: TuningRows) -> BoolArray:
 
 
 def group_means(outcomes: Outcomes, groups: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Mean quality and dollars (m,) of settings; rows of one group count once together."""
+    """Return mean quality and mean dollars (m,) of settings; the rows of a group count as one."""
     assert outcomes.scores is not None
     assert outcomes.prices is not None
     weights = group_weights(groups)
@@ -350,7 +350,7 @@ def group_means(outcomes: Outcomes, groups: IntArray) -> tuple[FloatArray, Float
 
 
 def group_weights(groups: IntArray) -> FloatArray:
-    """Weights (n_samples,) that sum to 1, with which every group counts once.
+    """Return weights (n_samples,) that sum to 1, with which every group counts once.
 
     >>> group_weights(np.array([0, 0, 1])).tolist()
     [0.25, 0.25, 0.5]
@@ -361,7 +361,10 @@ def group_weights(groups: IntArray) -> FloatArray:
 
 
 def trade_offs_to_try(errors: FloatArray, prices: FloatArray) -> FloatArray:
-    """Weights of a dollar, ascending from 0: quantiles of those at which a row changes between two experts.
+    """Return the weights of a dollar that are tried, in wrong answers, ascending from 0.
+
+    They are quantiles of the weights at which a row changes between two experts j and k,
+    ``(error_j - error_k) / (price_k - price_j)``, over some of the rows.
 
     >>> trade_offs_to_try(np.array([[0.4, 0.2]]), np.array([[0.0, 0.1]]))
     array([0. , 1. , 2. , 2.2])
@@ -369,21 +372,23 @@ def trade_offs_to_try(errors: FloatArray, prices: FloatArray) -> FloatArray:
     n_rows = len(errors)
     sample = np.linspace(0, n_rows, min(n_rows, SAMPLE_ROWS), endpoint=False).astype(np.intp)
     first, second = np.triu_indices(errors.shape[1], 1)
-    gains = errors[sample][:, first] - errors[sample][:, second]
-    more_paid = prices[sample][:, second] - prices[sample][:, first]
+    error_differences = errors[sample][:, first] - errors[sample][:, second]
+    price_differences = prices[sample][:, second] - prices[sample][:, first]
     with np.errstate(divide="ignore", invalid="ignore"):
-        turns = gains / more_paid
-    turns = turns[np.isfinite(turns) & (turns > 0) & (turns < LARGEST_TRADE_OFF)]
-    if not turns.size:
+        turning_points = error_differences / price_differences
+    is_possible = np.isfinite(turning_points) & (turning_points > 0)
+    turning_points = turning_points[is_possible & (turning_points < LARGEST_TRADE_OFF)]
+    if not turning_points.size:
         return np.zeros(1)
-    quantiles = np.quantile(turns.astype(np.float64), np.linspace(0, 1, MOST_TRADE_OFFS))
+    levels = np.linspace(0, 1, MOST_TRADE_OFFS)
+    quantiles = np.quantile(turning_points.astype(np.float64), levels)
     weights = [0.0, quantiles[0] / 2, *quantiles, 1.1 * quantiles[-1]]
     # Short numbers: a name such as router-mild-<t> says the same, and rounding rarely changes them.
     return np.unique([float(f"{weight:.4g}") for weight in weights])
 
 
 def fit_price_heads(rows: TuningRows) -> HeadEstimates:
-    """Separate heads for error and price, with estimates for held-out rows."""
+    """Fit separate heads for error and price, on all rows and without each fold."""
     table = rows.task.table
     assert table.prices is not None
     check_prices(table)
@@ -415,6 +420,6 @@ def check_prices(table: OutcomeTable) -> None:
 
 
 def _fitted_router(router: Any, task: Task, X: Any, rows: IntArray) -> Any:
-    """A copy of an unfitted router, fitted on some rows."""
+    """Fit a copy of a router on some rows of a task."""
     costs = NamedCosts.of(task.costs[rows], task.table.expert_names, task.ranks)
     return clone(router).fit(X[rows], costs)

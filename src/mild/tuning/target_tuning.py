@@ -1,4 +1,8 @@
-"""Tuning for a target: settings -> held-out outcomes -> objective -> router and verdict."""
+"""Tuning for a target, such as 95 % of the best expert's quality for the fewest dollars.
+
+Settings (ways to decide) are fitted, and judged on held-out rows; an objective chooses one of them, or a
+mix of two, as the operating point; the router is set to this point, and a verdict says what to expect.
+"""
 
 from __future__ import annotations
 
@@ -70,55 +74,64 @@ from mild.tuning.tasks import Task, make_task, task_splits
 
 #: Share of the rows that a guarantee keeps for calibration.
 CALIBRATION_SHARE = 0.5
-# A single expert is near the target if it meets it with this probability.
+# A single expert is suggested if it meets the target with at least this probability.
 NEAR_PROBABILITY = 0.2
 
 
 def tune_for_target(request: TuneRequest) -> TuneResult:
-    """The router at the operating point that an objective chooses, and the verdict on it."""
+    """Return the router that meets a target, such as 95 % of the best expert's quality, most cheaply.
+
+    A setting is one way to decide: a trade-off between error and dollars, a cascade, a router, or always
+    the same expert. Settings are fitted and judged by cross-validation, and the objective of the request
+    chooses an operating point among them: one setting, or a mix of two. With a guarantee, half of the
+    rows are kept apart and certify the loss of quality of the chosen point.
+    """
     task = request.task
     calibration_task = None
     if request.target.guarantee is not None:
         task, calibration_task = _calibration_split(request)
-    step = request.text_step(task)
-    assert step is not None
-    step.fit(contents(task.table, step))
-    features = table_features(task.table, step)
-    rows = tuning_rows(task, features, step, request.folds(task), request.n_jobs, request.stage(1))
+    text_features = request.text_step(task)
+    # Only a table of numbers has none; it has no scores either, so that a target was refused.
+    assert text_features is not None
+    text_features.fit(contents(task.table, text_features))
+    features = table_features(task.table, text_features)
+    rows = tuning_rows(
+        task, features, text_features, request.folds(task), request.n_jobs, request.stage(1)
+    )
     heads = fit_price_heads(rows)
     request.stage(0)(1, 1, "trade-offs")
-    can_mix = step.kind != "vectors"
+    # The queries of a mix are divided by a hash of their text, which vectors do not have.
+    can_mix = text_features.kind != "vectors"
     held_out = cross_fit(_kinds(request, heads), rows, can_mix)
     tuned = tuned_policy(rows, heads, held_out)
-    limit = None
-    certified = None
     if calibration_task is None:
         point = _objective(request).choose(held_out)
+        fit = TargetFit(request, rows, held_out, tuned, point)
     else:
-        X = table_features(calibration_task.table, step)
-        calibration = CalibrationRows(calibration_task, X)
+        calibration_features = table_features(calibration_task.table, text_features)
+        calibration = CalibrationRows(calibration_task, calibration_features)
         limit = HoldLimit(request.target, calibration, tuned, request.random_state)
         certified = limit.certified(held_out)
-        point = certified.point
-    fit = TargetFit(request, rows, held_out, tuned, point, limit, certified)
+        fit = TargetFit(request, rows, held_out, tuned, certified.point, limit, certified)
     verdict = fit.verdict()
-    router = fit.router(step, verdict)
-    changed = changed_shares(router, held_out.asked_shares(point))
+    router = fit.router(text_features, verdict)
+    changed = changed_shares(router, held_out.asked_shares(fit.point))
     if changed is not None:
         request.notes.append(changed)
-    return fit.result(router, verdict, step.kind)
+    return fit.result(router, verdict, text_features.kind)
 
 
 def tuned_policy(rows: TuningRows, heads: HeadEstimates, held_out: HeldOut) -> TradeoffPolicy:
-    """The policy that can be set to every setting; it decides by the heads alone."""
-    ranks = rows.task.ranks
-    of_heads = rows.unscaled(heads.router.policy_.with_ranks(ranks))
+    """Return the policy that can later be set to each of the settings; now it decides by the heads."""
+    head_policy = rows.unscaled(heads.router.policy_.with_ranks(rows.task.ranks))
     policies = held_out.policies
-    return TradeoffPolicy(of_heads, of_heads, policies.get(CASCADE, []), policies.get(ROUTER, []))
+    cascades = policies.get(CASCADE, [])
+    routers = policies.get(ROUTER, [])
+    return TradeoffPolicy(head_policy, head_policy, cascades, routers)
 
 
 def _kinds(request: TuneRequest, heads: HeadEstimates) -> list[SettingKind]:
-    """The kinds of settings to choose from, beside single experts."""
+    """Return the kinds of settings to choose from, beside single experts, which are always tried."""
     kinds: list[SettingKind] = [TradeOffs(heads)]
     if request.search.candidates:
         kinds.append(FurtherRouters(request.search.candidates))
@@ -128,7 +141,7 @@ def _kinds(request: TuneRequest, heads: HeadEstimates) -> list[SettingKind]:
 
 
 def _objective(request: TuneRequest) -> Objective:
-    """The objective of the search, or by default that of the target."""
+    """Return the objective of the search; by default, the cheapest point that meets the target."""
     objective = request.search.objective
     if objective is not None:
         chosen: Objective = objective
@@ -137,7 +150,10 @@ def _objective(request: TuneRequest) -> Objective:
 
 
 def _calibration_split(request: TuneRequest) -> tuple[Task, Task]:
-    """The rows to fit on and the calibration rows of a task, queries and groups whole."""
+    """Divide a task into rows to fit on and rows for calibration.
+
+    Equal queries, and the rows of a group, are on the same side.
+    """
     task = request.task
     (split,) = task_splits(task, 1, CALIBRATION_SHARE, request.time, request.random_state)
     table = task.table
@@ -160,10 +176,11 @@ class JudgedPoint:
     Attributes
     ----------
     task : the rows
-    known : mask of those in which everything is known
-    outcomes : what the two settings did on the known rows
-    frontier, point : what to expect of the settings, and of the point, on new rows
-    rows_in_words : what kind of rows they are
+    known : (n_samples,) mask of the rows in which score and price of every expert are known
+    outcomes : (n_known, 2) what the two settings of the point did on the known rows
+    frontier : what to expect of all settings on new rows
+    point : what to expect of the point on new rows
+    rows_in_words : "held-out rows" or "calibration rows"
     """
 
     task: Task
@@ -175,18 +192,19 @@ class JudgedPoint:
 
     @property
     def costs(self) -> FloatArray:
-        """Costs (n_known,) of the point, with the mean that is expected on new rows.
+        """Costs (n_known,) of the point, scaled to the mean cost that is expected on new rows.
 
-        Cascades were fitted on the rows themselves, and the point was chosen on them.
+        The costs on these rows are too low: cascades were fitted on them, and the point was chosen on
+        them. A query is expected to cost more by as much as its quality is expected to be lower.
         """
         share = self.point.share
         scores = self.outcomes.scores
         assert scores is not None
         weights = group_weights(self.task.groups[self.known])
-        quality = float(weights @ ((1 - share) * scores[:, 0] + share * scores[:, 1]))
-        costs: FloatArray = (1 - share) * self.outcomes.costs[:, 0] + share * self.outcomes.costs[
-            :, 1
-        ]
+        mixed_scores = (1 - share) * scores[:, 0] + share * scores[:, 1]
+        costs: FloatArray = (1 - share) * self.outcomes.costs[:, 0]
+        costs = costs + share * self.outcomes.costs[:, 1]
+        quality = float(weights @ mixed_scores)
         mean_cost = float(weights @ costs)
         expected_cost = max(mean_cost + quality - self.point.quality, 0.0)
         if mean_cost > 0:
@@ -194,7 +212,7 @@ class JudgedPoint:
         return costs + expected_cost
 
     def dollars_over(self, expert: int) -> float:
-        """By how much a query is expected to cost more than with always one expert."""
+        """Return the expected dollars of a query minus those of always asking an expert."""
         prices = self.task.table.prices
         assert prices is not None
         weights = group_weights(self.task.groups[self.known])
@@ -203,34 +221,44 @@ class JudgedPoint:
 
 @dataclass(frozen=True, eq=False)
 class TargetFit:
-    """The operating point that was chosen, and what it was chosen from."""
+    """The operating point that was chosen, and what it was chosen from.
+
+    Attributes
+    ----------
+    request : what ``mild.tune`` was asked for
+    rows : the rows that the settings were fitted on
+    held_out : what each setting did on rows that it was not fitted on
+    tuned : the policy that can be set to each of the settings
+    point : the operating point that was chosen
+    limit, certified : with a guarantee, its objective and what it certified; otherwise None
+    """
 
     request: TuneRequest
     rows: TuningRows
     held_out: HeldOut
     tuned: TradeoffPolicy
     point: OperatingPoint
-    limit: HoldLimit | None
-    certified: CertifiedPoint | None
+    limit: HoldLimit | None = None
+    certified: CertifiedPoint | None = None
 
     @property
     def target(self) -> Target:
-        """What was asked for."""
+        """The limits of quality and dollars that were asked for."""
         return self.request.target
 
     @property
     def frontier(self) -> Frontier:
-        """What can be expected of the settings."""
+        """What to expect of the settings, and of mixes of them, on new queries."""
         return self.held_out.frontier
 
     @property
     def expert_names(self) -> list[str]:
-        """The experts."""
+        """Names of the experts, in the order of the columns."""
         return self.rows.task.table.expert_names
 
     @property
     def choice(self) -> Choice:
-        """The point as a choice for the target."""
+        """The point, with whether and how surely it meets the target."""
         if self.certified is not None:
             is_certified = self.certified.is_certified
             return Choice(self.point, is_certified, is_certified, {})
@@ -239,7 +267,7 @@ class TargetFit:
         return self.target.choice_of(self.frontier, self.point)
 
     def info(self) -> TargetInfo:
-        """What is recorded about the target."""
+        """Return what a saved router records about its target: limits, setting, sentence, ..."""
         info = target_info(self.target, self.frontier, self.choice, self.expert_names)
         if not self.target.wanted:
             objective = type(self.request.search.objective).__name__
@@ -258,16 +286,16 @@ class TargetFit:
             margins=None,
         )
 
-    def router(self, step: Any, verdict: Verdict) -> Router:
-        """The router at the point, with what is recorded about it."""
+    def router(self, text_features: Any, verdict: Verdict) -> Router:
+        """Return the router that is set to the point, with what a saved router records about itself."""
         task = self.request.task
         policy = policy_at(self.tuned, self.frontier, self.point, self.target)
         estimator = EstimatorInfo("PricedRouter", {})
         source = Router(policy, self.expert_names, info=RouterInfo(estimator=estimator))
         features = self.rows.X
         if self.certified is not None or self.rows.scaling is not None:
-            features = table_features(task.table, step)
-        fitted = Fitted(source, step, features, None, self._novelty(step))
+            features = table_features(task.table, text_features)
+        fitted = Fitted(source, text_features, features, None, self._novelty(text_features))
         notes = {
             "frontier": self.frontier.as_dict(self.expert_names),
             "price_head": "dollars",
@@ -281,8 +309,8 @@ class TargetFit:
             return replace(router, info=replace(router.info, shares=None))
         return router
 
-    def _novelty(self, step: Any) -> Any:
-        """Distances to the training queries; None where there are too few."""
+    def _novelty(self, text_features: Any) -> Any:
+        """Fit how unusual a new query is by its distance to training queries; None with one group only."""
         task = self.rows.task
         n_groups = len(np.unique(task.groups))
         if n_groups < 2:
@@ -290,13 +318,13 @@ class TargetFit:
         held_out = group_folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
         features = self.rows.X
         if self.rows.scaling is not None:
-            features = table_features(task.table, step)
-        texts = contents(task.table, step)
-        return fit_novelty(step, texts, features, held_out, separate_means(task))
+            features = table_features(task.table, text_features)
+        texts = contents(task.table, text_features)
+        return fit_novelty(text_features, texts, features, held_out, separate_means(task))
 
     @cached_property
     def judged(self) -> JudgedPoint:
-        """What the verdict is about: the point on held-out rows, with a guarantee on calibration rows."""
+        """The point on the rows of the verdict: held-out rows, or with a guarantee calibration rows."""
         settings = [self.point.first, self.point.second]
         if self.limit is None:
             return JudgedPoint(
@@ -318,7 +346,7 @@ class TargetFit:
         return JudgedPoint(task, known, outcomes, frontier, point, "calibration rows")
 
     def verdict(self) -> Verdict:
-        """The verdict on the point: its cost against the best constant, and whether it meets the target."""
+        """Compare the cost of the point with the best single expert's, and judge it by its target."""
         judged_point = self.judged
         verdict = self._verdict_on_cost(judged_point)
         if self.target.wanted:
@@ -326,13 +354,15 @@ class TargetFit:
         return replace(verdict, left_out=_left_out(judged_point.task))
 
     def _verdict_on_cost(self, judged_point: JudgedPoint) -> Verdict:
-        """The mean cost of the point against that of the best constant, on the known rows."""
+        """Compare the mean cost of the point with the best single expert's, on the known rows."""
         names = self.expert_names
         task = judged_point.task
         known = judged_point.known
         constant = task.outcomes.take(known).best_constant()
+        # The point takes the place of an expert: column 0 is always chosen, and compared with column 1.
+        point_and_constant = np.column_stack([judged_point.costs, task.costs[known, constant]])
         verdict = verdict_of_choices(
-            np.column_stack([judged_point.costs, task.costs[known, constant]]),
+            point_and_constant,
             np.zeros(int(known.sum()), np.intp),
             1,
             ["the router", names[constant]],
@@ -353,12 +383,13 @@ class TargetFit:
         )
 
     def _target_verdict(self, judged_point: JudgedPoint) -> TargetVerdict:
-        """What the point does of the target, with intervals for as many new queries."""
+        """Return the figures that a target limits, with intervals for as many new queries."""
         frontier = judged_point.frontier
         point = judged_point.point
         confidence = self.request.search.confidence
         reference = frontier.best_expert
         share = float(self.held_out.asked_shares(self.point)[reference])
+        # Of the difference between two samples of n queries, each with the variance p (1 - p) / n.
         share_error = float(np.sqrt(2 * share * (1 - share) / frontier.n_queries))
         is_certified = None
         if self.certified is not None:
@@ -379,44 +410,53 @@ class TargetFit:
             judged_on=judged_point.rows_in_words,
         )
 
-    def result(self, router: Router, verdict: Verdict, text: str) -> TuneResult:
-        """What ``tune`` returns."""
-        request = self.request
-        names = self.expert_names
-        cascade = None
-        unused = None
-        if self.point.uses_cascade:
-            cascade = cascade_summary(router, self.rows.task, self.held_out, self.point)
-        elif request.max_calls:
-            cascade = no_cascade("none meets the target for fewer dollars")
-        elif self.target.max_dollars is None:
-            # What the hint names keeps the quality that was asked for, for any dollars.
-            unused = unused_answers(self.rows.task, request.random_state, self._least_share)
-        constant = self.point.expert
+    def result(self, router: Router, verdict: Verdict, features_kind: str) -> TuneResult:
+        """Return the result of ``mild.tune``, from the router, its verdict and the kind of its features."""
         return TuneResult(
             router=router,
             verdict=verdict,
             family=_family(self.point),
-            params={"setting": self.point.words(names)},
+            params={"setting": self.point.words(self.expert_names)},
             rows=tuple(self._candidate_rows()),
             choice=self._why_taken,
-            routes_as_constant=constant is not None,
+            routes_as_constant=self.point.expert is not None,
             target=self.info(),
             certainty_rows=tuple(self._certainty_rows()),
             single_expert=self._single_expert(),
-            cascade=cascade,
-            answers_unused=unused,
-            cost=request.task.cost,
-            text=text,
+            cascade=self._cascade_facts(router),
+            answers_unused=self._unused_answers(),
+            cost=self.request.task.cost,
+            text=features_kind,
             n_folds=len(self.rows.folds),
             interrupted=self.held_out.interrupted,
-            notes=tuple(request.notes),
-            library=request.task.table.library,
+            notes=tuple(self.request.notes),
+            library=self.request.task.table.library,
         )
+
+    def _cascade_facts(self, router: Router) -> dict[str, Any] | None:
+        """Return facts and sentences about the cascade of the router, or why it has none.
+
+        None if no cascades were tried.
+        """
+        if self.point.uses_cascade:
+            return cascade_summary(router, self.rows.task, self.held_out, self.point)
+        if self.request.max_calls:
+            return no_cascade("none meets the target for fewer dollars")
+        return None
+
+    def _unused_answers(self) -> dict[str, Any] | None:
+        """Return what a cascade would save, as a hint; None if cascades were tried.
+
+        There is no hint with a limit of dollars, which the cascade of the hint may exceed.
+        """
+        has_cascade = self.point.uses_cascade or self.request.max_calls > 0
+        if has_cascade or self.target.max_dollars is not None:
+            return None
+        return unused_answers(self.rows.task, self.request.random_state, self._least_share)
 
     @property
     def _least_share(self) -> float:
-        """Share of the best expert's quality that is asked for; all of it by a target of dollars only."""
+        """Share of the best expert's quality that the target asks for; 1 if it limits dollars only."""
         reference_quality = self.frontier.reference.quality
         if not self.target.is_about_quality or reference_quality <= 0:
             return 1.0
@@ -425,13 +465,13 @@ class TargetFit:
 
     @property
     def _why_taken(self) -> str:
-        """Why the point was taken."""
+        """Whether the point was chosen for a "target" or by an "objective" of the search."""
         if self.target.wanted:
             return "target"
         return "objective"
 
     def _certainty_rows(self) -> list[dict[str, Any]]:
-        """The setting for several probabilities of meeting the target, and for a guarantee."""
+        """Return a row for each of several probabilities of meeting the target, and for a guarantee."""
         if not self.target.wanted:
             return []
         rows = certainty_rows(self.target, self.frontier, self.expert_names)
@@ -446,35 +486,39 @@ class TargetFit:
         return rows
 
     def _figures(self, point: OperatingPoint) -> dict[str, Any]:
-        """Setting, quality and dollars of a point."""
+        """Return setting, quality and dollars of a point, JSON-ready."""
         return point_figures(self.frontier, point, self.expert_names)
 
     def _candidate_rows(self) -> list[dict[str, Any]]:
-        """Every setting of the frontier, and the point that was taken."""
+        """Return a row for each setting of the frontier, and one for the point that was chosen."""
         rows = []
         for index in range(len(self.frontier)):
             point = self.frontier.point(index)
-            is_end = point.share in (0.0, 1.0)
+            is_setting = point.share in (0.0, 1.0)  # otherwise it is a mix of two
+            # A single expert that is the end of a path also has a point of its own.
             is_repeated = point.expert is not None and self.frontier.path[index] != ALONE
-            if is_end and not is_repeated and point != self.point:
+            if is_setting and not is_repeated and point != self.point:
                 rows.append({**self._figures(point), "taken": False})
         rows.append({**self._figures(self.point), "taken": True})
         return rows
 
     def _single_expert(self) -> str | None:
-        """The cheapest single expert near the target, in a sentence; None if only the best one is."""
+        """Return a sentence about the cheapest single expert that may meet the target.
+
+        None if only the best expert may, or if the chosen point is this expert.
+        """
         if not self.target.is_about_quality:
             return None
         frontier = self.frontier
-        near = []
+        candidates = []
         for expert in range(len(self.expert_names)):
             point = frontier.alone(expert)
             if self.target.probability_of(frontier, point) >= NEAR_PROBABILITY:
-                near.append(point)
-        if not near:
+                candidates.append(point)
+        if not candidates:
             return None
-        ranks = tie_ranks([point.dollars for point in near])
-        cheapest = near[int(np.argmin(ranks))]
+        ranks = tie_ranks([point.dollars for point in candidates])
+        cheapest = candidates[int(np.argmin(ranks))]
         if cheapest.expert in (frontier.best_expert, self.point.expert):
             return None
         figures = self._figures(cheapest)
@@ -488,7 +532,7 @@ class TargetFit:
 
 
 def separate_means(task: Task) -> FloatArray:
-    """Mean errors and mean prices (2, n_experts) of the experts."""
+    """Return the mean error and the mean price of each expert, (2, n_experts)."""
     table = task.table
     assert table.prices is not None
     is_priced = ~np.isnan(table.prices).all(axis=1)
@@ -496,14 +540,18 @@ def separate_means(task: Task) -> FloatArray:
 
 
 def with_separate_means(novelty: Novelty | None, task: Task) -> Novelty | None:
-    """The novelty of a router with what experts err and cost on average, apart."""
+    """Return a router's novelty, with mean errors and mean prices in place of mean costs.
+
+    A router with separate heads for error and price decides queries that are unlike all training queries
+    by these means.
+    """
     if novelty is None:
         return None
     return replace(novelty, means=separate_means(task).astype(novelty.means.dtype))
 
 
 def all_known(task: Task) -> BoolArray:
-    """Mask (n_samples,) of the rows in which score and price of every expert are known."""
+    """Return a mask (n_samples,) of the rows in which score and price of every expert are known."""
     table = task.table
     assert table.prices is not None
     unknown = np.isnan(table.scores) | np.isnan(table.prices)
@@ -512,7 +560,7 @@ def all_known(task: Task) -> BoolArray:
 
 
 def _left_out(task: Task) -> str | None:
-    """Rows that were left out because something is not known, in a sentence; None if there are none."""
+    """Return a sentence about the rows that a verdict leaves out; None if there are none."""
     n_left = int((~all_known(task)).sum())
     if not n_left:
         return None
@@ -521,7 +569,7 @@ def _left_out(task: Task) -> str | None:
 
 
 def _family(point: OperatingPoint) -> str:
-    """The kind of router that a point is."""
+    """Return the kind of router that a point is: "constant", "mix" or the kind of its setting."""
     if point.expert is not None:
         return "constant"
     if point.is_mix:
@@ -530,7 +578,7 @@ def _family(point: OperatingPoint) -> str:
 
 
 def _certificate_words(fit: TargetFit) -> str:
-    """What is certified, in a sentence."""
+    """Return sentences on what the guarantee certifies, and how many rows would certify more."""
     certified = fit.certified
     assert certified is not None
     limit = f"with probability {fit.target.guarantee:g} over the calibration queries"

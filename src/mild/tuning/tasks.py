@@ -1,4 +1,4 @@
-"""A routing task: a table of outcomes, its costs, its groups and its splits."""
+"""A routing task: a table of outcomes with the costs of its answers, its groups of rows, and its splits."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ MANY_ROWS = 800
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What routers are fitted and evaluated on."""
+    """A table of outcomes that routers are fitted and evaluated on, with the cost of each answer."""
 
     table: OutcomeTable  # queries, experts, scores, prices
     terms: CostTerms  # terms of the cost, experts by their full names
     costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
     formula: str  # the cost, for people
-    # (n_samples,) number of the rows that must stay together: equal inputs, and one group
+    # (n_samples,) rows of the same number stay together in folds: equal inputs, and those of one group
     groups: IntArray
     group_column: str | None = None  # column that joins rows besides equal queries, or None
     # rows and answers whose loss is unknown, in a sentence; None if there are none
@@ -77,7 +77,7 @@ class Task:
 
     @property
     def constant_expert(self) -> int | None:
-        """The expert that was asked, and costs least, in every row; None if there is none."""
+        """Index of the expert that costs least in every row; None if there is no such expert."""
         lowest_costs = np.nanmin(self.costs, axis=1)
         always_cheapest: BoolArray = (self.costs == lowest_costs[:, None]).all(axis=0)
         if not always_cheapest.any():
@@ -85,7 +85,7 @@ class Task:
         return self.first_of(always_cheapest)
 
     def first_of(self, experts: BoolArray) -> int:
-        """The expert of the lowest rank among equal ones, which are given as a mask (n_experts,)."""
+        """Return the expert of the lowest rank among those of a mask (n_experts,)."""
         equal = np.where(experts, 0.0, np.nan)[None]
         return int(cheapest_of(equal, ranks=self.ranks)[0])
 
@@ -126,22 +126,31 @@ def make_task(
     group_column: str | None = None,
     priced: bool = False,
 ) -> Task:
-    """Compute the costs of a table and find the rows that belong together.
+    """Make a task of a table: compute its costs, and leave out rows from which nothing can be learned.
 
-    Rows without any known cost are left out, and those without any price if the task must be ``priced``.
+    Parameters
+    ----------
+    table : the table of outcomes
+    terms : terms of the cost
+    group_column : column whose equal values belong together, beside equal queries
+    priced : whether rows without any known price are left out, too; rows without any known cost always are
+
+    Returns
+    -------
+    Task
     """
     costs = terms.costs(table)
     left_out = np.isnan(costs).all(axis=1)
     sentences = [terms.unknown(costs, table.scores)]
     if priced and table.prices is not None:
-        without_price = np.isnan(table.prices).all(axis=1) & ~left_out
-        sentences.append(left_out_rows(int(without_price.sum()), 0, "price"))
-        left_out |= without_price
+        has_no_price = np.isnan(table.prices).all(axis=1) & ~left_out
+        sentences.append(left_out_rows(int(has_no_price.sum()), 0, "price"))
+        left_out |= has_no_price
     if left_out.all():
         rule = "must have at least one row in which a loss is known; it has none."
         raise InvalidInputError(f"the table {rule} Fill in the prices.", parameter="table")
     if left_out.any():
-        # What was unusual about the table is said of all of its rows.
+        # Findings, such as unusual prices, are about all rows of the table, and stay.
         table = replace(table.take(~left_out), findings=table.findings)
         costs = costs[~left_out]
     return Task(

@@ -1,4 +1,4 @@
-"""Search for the best router, and say whether routing pays."""
+"""``mild.tune``: search for the best router, and say whether routing pays."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def tune(
 ) -> TuneResult:
     """Search for the best router, and say whether routing pays.
 
-    Strengths and margins of a linear router and other kinds of routers are compared by cross-validation.
-    Equal queries stay in one fold. The cost of an answer is ``error + beta + price_weight * dollars +
-    latency_weight * seconds``; with a target, the trade-off between error and dollars is searched instead.
-    Ctrl-C ends the search with a ``TuningInterruptedWarning``, and the best router so far is kept.
+    Linear routers of several strengths and margins, and other kinds of routers, are compared by
+    cross-validation. Equal queries stay in one fold. The cost of an answer is ``error + beta +
+    price_weight * dollars + latency_weight * seconds``; with a target, the trade-off between error and
+    dollars is searched instead. Ctrl-C ends the search with a ``TuningInterruptedWarning``, and the best
+    router so far is kept.
 
     Parameters
     ----------
@@ -109,21 +110,25 @@ def tune(
         target_probability,
     )
     terms = CostTerms(beta, price_weight, latency_weight)
-    settled = search_for_tune(search, random_state, progress)
-    has_target = bool(target.wanted) or settled.objective is not None
-    _check_one_goal(target, terms, settled.objective)
+    unfitted_search = search_for_tune(search, random_state, progress)
+    objective = unfitted_search.objective
+    # An objective chooses among the same settings as a target does.
+    has_target = bool(target.wanted) or objective is not None
+    _check_one_goal(target, terms, objective)
     table = training_table(data)
     max_calls = most_calls(cascade)
-    _check_table(table, target, settled.objective, max_calls)
+    _check_table(table, target, objective, max_calls)
     task = make_task(table, terms, groups, priced=has_target)
     check_rows(task)
-    request = TuneRequest(task, target, settled, max_calls, text, time, random_state, progress)
+    request = TuneRequest(
+        task, target, unfitted_search, max_calls, text, time, random_state, progress
+    )
     if task.left_out is not None:
         request.notes.append(task.left_out)
     if has_target:
-        unused = unused_with_target(search)
-        if unused:
-            request.notes.append(_unused_words(unused))
+        unused_settings = unused_with_target(search)
+        if unused_settings:
+            request.notes.append(_unused_words(unused_settings))
         return tune_for_target(request)
     if task.constant_expert is not None:
         return constant_result(request)
@@ -131,7 +136,7 @@ def tune(
 
 
 def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
-    """Refuse a target together with terms of the cost, or with an objective: each chooses the setting."""
+    """Refuse a target together with terms of the cost or an objective, each of which chooses a setting."""
     _check_probability(target)
     if not target.wanted:
         return
@@ -151,7 +156,7 @@ def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
 
 
 def _check_probability(target: Target) -> None:
-    """Refuse a probability of meeting a target where there is none, or where a guarantee has its own."""
+    """Refuse a probability of meeting a target without a target, or together with a guarantee."""
     probability = target.target_probability
     if probability == TARGET_PROBABILITY:
         return
@@ -170,7 +175,7 @@ def _check_probability(target: Target) -> None:
 
 
 def _unused_words(names: Sequence[str]) -> str:
-    """Settings of a search that a target does not use, in a sentence."""
+    """Return a sentence about the settings of a search that a target does not use."""
     return (
         f"Settings of the search that are not used with a target: {', '.join(names)}. A target is met by "
         "single experts, trade-offs between error and dollars, cascades and candidates of the search."
