@@ -138,10 +138,13 @@ def rewards(
 ) -> FloatArray:
     """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
-    Training wants to minimise the cost of the chosen expert, in which the scores do not appear smoothly.
-    It equals, up to what no decision changes, ``sum_k reward_k * 1[expert k is not chosen]``, and each of
-    these indicators can be replaced by a smooth loss (``core.losses.mild_loss``). Several rewards do:
-    with ``S`` the asked experts of a row (all of them, unless costs are NaN),
+    Training wants to minimise the cost of the chosen expert, which is not smooth in the scores. Up to a
+    factor and a term that no decision changes, this cost is::
+
+        sum_k reward_k * 1[expert k is not chosen]
+
+    in which each indicator can be replaced by a smooth loss (``core.losses.mild_loss``). Several kinds of
+    rewards have this property. With ``S`` the asked experts of a row (all of them, unless costs are NaN):
 
     - ``others``: ``sum of c_j over j in S, j != k`` (paper, Lemma 1);
     - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);

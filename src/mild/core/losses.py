@@ -4,7 +4,7 @@ A router gives every expert a score, and the highest score is chosen. ``scores``
 Sections are those of the paper: Cortes, Mao, Mohri, Zhong, *Optimized Deferral for Imbalanced Settings*.
 There are three families:
 
-- MILD and TDEF, smooth upper bounds of the cost of the chosen expert (paper, section 5.3),
+- MILD and TDEF, smooth surrogates of the cost of the chosen expert (paper, section 5.3),
   ``sum_k reward_k * Phi_tau(sum over k' != k of exp((f_k' - f_k) / rho_k))``. Here an expert's *reward*
   is large where its cost is low (``core.costs.rewards``); its *margin* rho_k is a fixed positive number;
 - baselines in which the cheapest expert is the label, all of them cross-entropies of transformed
@@ -245,7 +245,7 @@ def _logistic(
     The gradient is added to ``gradient`` (p, m), if there is one.
     """
     values = np.zeros(shifted.shape[1], shifted.dtype)
-    # All steps of all groups write into this array: allocating another (p, m) would cost more than exp.
+    # All steps of all groups write into this array, so that no other one (p, m) is allocated.
     buffer = np.empty_like(shifted)
     for group in groups:
         inverse = shifted.dtype.type(1 / group.margin)

@@ -52,7 +52,7 @@ def expert_mass(
     Returns
     -------
     mass : array of shape (n_experts,)
-        Masses, which sum to the number of samples with any reward.
+        Masses; each sample contributes at most 1 in total.
 
     Examples
     --------

@@ -67,8 +67,8 @@ def rewards(
 ) -> Tensor:
     """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
-    Weighted by them, the losses of all experts bound the cost of the chosen one (``mild_loss``). The
-    maximum and the sum are over the experts of the row whose cost is known:
+    Weighted by them, the losses of all experts are a surrogate of the cost of the chosen one
+    (``mild_loss``). The maximum and the sum are over the experts of the row whose cost is known:
 
     - ``others``: the sum of the other costs (paper, Lemma 1);
     - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);
