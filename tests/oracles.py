@@ -339,3 +339,21 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
         known = math.fsum(rows[i][j] * result[j] for j in range(i + 1, n))
         result[i] = (rows[i][n] - known) / rows[i][i]
     return result
+
+
+# --- metrics ---
+
+
+def expected_calibration_error(is_right: Row, probability: Row, n_bins: int) -> float:
+    """Calibration error of distinct probabilities in bins of equal mass, the larger bins first."""
+    order = sorted(range(len(probability)), key=lambda i: probability[i])
+    size, n_larger = divmod(len(order), n_bins)
+    total = 0.0
+    start = 0
+    for number in range(n_bins):
+        end = start + size
+        if number < n_larger:
+            end += 1
+        total += abs(math.fsum(probability[i] - is_right[i] for i in order[start:end]))
+        start = end
+    return total / len(order)

@@ -113,7 +113,7 @@ def test_columns_are_decided_in_parts_of_bounded_memory(anchored, monkeypatch):
         return made(part, *rest)
 
     monkeypatch.setattr(rules, name, record)
-    monkeypatch.setattr(rules, "RATES", 20_000)
+    monkeypatch.setattr(rules, "MAX_RATES", 20_000)
     assert_array_equal(stationary_choice(scores, margins, groups, logistic), whole)
     states = find_anchors(groups, np.float64).inverse.size if anchored else 3
     assert max(sizes) * states * p <= 20_000

@@ -100,7 +100,7 @@ def test_rows_are_taken_in_parts_and_do_not_influence_each_other(
 ) -> None:
     scores, rewards, margins = draw(70, 60, False, seed=5)
     values, gradient = mild_loss(scores, rewards, margins, return_gradient=True)
-    monkeypatch.setattr(deferral, "POWERS", 1)
+    monkeypatch.setattr(deferral, "MAX_POWERS", 1)
     apart, slopes = mild_loss(scores, rewards, margins, return_gradient=True)
     np.testing.assert_allclose(apart, values, rtol=1e-13)
     np.testing.assert_allclose(slopes, gradient, rtol=0, atol=1e-13)

@@ -26,6 +26,7 @@ from mild.errors import (  # noqa: E402
     OptionError,
     UnsupportedError,
 )
+from mild.metrics import expected_calibration_error  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:every row is deferred")
 LABELS = np.array(["cat", "dog", "owl"])
@@ -136,6 +137,19 @@ def test_the_probability_that_an_expert_is_right(loss):
         assert probability[right, 0].mean() > probability[~right, 0].mean() + 0.2
     if loss in ("ova", "compare_confidence"):
         assert errors.max() < 0.15
+
+
+def test_the_calibration_error_is_that_of_the_metric_over_the_rows_with_an_answer():
+    classifier = fitted("ova")
+    X, y, experts = draw(400, seed=6)
+    experts = experts.astype(object)
+    experts[::3, 1] = None
+    probability = classifier.expert_proba(X)
+    errors = classifier.expert_calibration_error(X, y, experts=experts, n_bins=7)
+    for expert, has_answer in enumerate(np.not_equal(experts, None).T):
+        is_right = experts[has_answer, expert] == y[has_answer]
+        expected = expected_calibration_error(is_right, probability[has_answer, expert], 7)
+        assert errors[expert] == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("rewards", ["complement", "contrast", "others", "baseline"])

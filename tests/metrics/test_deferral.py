@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import oracles
 from mild.errors import InvalidInputError
 from mild.metrics import (
     accuracy_coverage_curve,
@@ -161,6 +162,23 @@ def test_calibration_error_of_known_estimates():
     is_right = rng.random(20_000) < probability
     assert expected_calibration_error(is_right, probability) < 0.02
     assert expected_calibration_error(is_right, probability + 0.1) == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize(("n_samples", "n_bins"), [(7, 10), (103, 10), (200, 4)])
+def test_calibration_error_agrees_with_a_loop(n_samples, n_bins):
+    rng = np.random.default_rng(n_samples)
+    # Skewed, so that bins of equal width would hold very different numbers of rows.
+    probability = rng.random(n_samples) ** 4
+    is_right = (rng.random(n_samples) < 0.5).astype(float)
+    error = expected_calibration_error(is_right, probability, n_bins)
+    expected = oracles.expected_calibration_error(is_right.tolist(), probability.tolist(), n_bins)
+    assert error == pytest.approx(expected, rel=1e-12)
+
+
+def test_calibration_error_has_bins_of_equal_mass_not_of_equal_width():
+    # The two halves are off by 0.015 and 0.965; in one bin of width 0.5 they would be off by 0.475.
+    error = expected_calibration_error([0, 0, 1, 1], [0.01, 0.02, 0.03, 0.04], n_bins=2)
+    assert error == pytest.approx((0.015 + 0.965) / 2)
 
 
 def test_probabilities_above_one_are_allowed():

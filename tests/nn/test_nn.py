@@ -217,7 +217,7 @@ def test_tensors_of_pairs_are_made_for_a_bounded_number_of_rows(
     f, w = tensor(scores).requires_grad_(True), tensor(rewards)
     whole = nn.mild_loss(f, w, rho, surrogate)
     slope = torch.autograd.grad(whole.sum(), f)[0]
-    monkeypatch.setattr(nn_losses, "CHUNK", p * p)
+    monkeypatch.setattr(nn_losses, "MAX_PAIRS", p * p)
     with Recorder() as recorder:
         parts = nn.mild_loss(f, w, rho, surrogate)
         parts.sum().backward()

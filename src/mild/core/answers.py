@@ -1,4 +1,8 @@
-"""What answers of experts say, in a form that can be compared: answers agree if their forms are equal."""
+"""Comparison of the answers of experts: whether two answers say the same, and which kind they are.
+
+Each answer is turned into a canonical text, in a way that depends on the kind of the answers (numbers,
+letters of options, JSON, ...). Two answers agree if their canonical texts are equal.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +38,18 @@ KINDS = {
 # What a table holds where an expert gave no answer; those of the second set may be the output of a program.
 _NO_ANSWER = frozenset(("", "no answer", "undetermined"))
 _NO_VALUE = _NO_ANSWER | {"none", "null", "nan", "n/a", "<na>", "error"}
-# Share of the answers that must be of a kind for a column to be of it.
-_MOST = 0.9
+# ``detect_kind``: the least share of the answers that must look like a kind.
+_MIN_SHARE = 0.9
 # The same for JSON, which is often mixed with refusals.
-_MANY = 0.5
+_MIN_JSON_SHARE = 0.5
 # Texts up to this median length are short.
-_SHORT = 60
+_MAX_SHORT_LENGTH = 60
 # Of texts that are longer than this, only the ends are read.
-_LONG = 20_000
-# Scores have a say in the kind of answers if at least so many rows, and this share of the rows, contradict
-# them. Rows are counted: a single odd answer contradicts those of all other experts, but only in its row.
-_FEW_ROWS = 5
-_FEW_SHARE = 0.05
+_MAX_READ_LENGTH = 20_000
+# ``kind_by_scores`` tries other kinds if at least so many rows, and this share of them, contradict the
+# detected one. Rows are counted, not pairs of answers: an odd answer contradicts those of all others.
+_MIN_CONTRADICTING_ROWS = 5
+_MIN_CONTRADICTING_SHARE = 0.05
 _TEN_DIGITS = decimal.Context(prec=10)
 # Fields of a tool call of OpenAI, Anthropic and others, besides its name.
 _ARGUMENTS = ("arguments", "input", "parameters")
@@ -139,7 +143,7 @@ class Answers:
 
 
 def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
-    """The values of SIGNALS for an answer."""
+    """Return the values of ``SIGNALS`` for an answer."""
     text = answer.content
     if not isinstance(text, str):
         text = _dumped(text)
@@ -152,7 +156,7 @@ def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a text does nothing but refuse to answer, in English.
+    """Return whether a text does nothing but refuse to answer, in English.
 
     >>> is_refusal("I'm sorry, but I can't assist with that."), is_refusal("I cannot help laughing: 4.")
     (True, False)
@@ -166,17 +170,17 @@ def is_refusal(text: str) -> bool:
 
 
 def _is_blank(text: str) -> bool:
-    """Whether a text consists only of punctuation, marks, spaces and invisible characters."""
+    """Return whether a text consists only of punctuation, marks, spaces and invisible characters."""
     return all(character in _FILLERS or _category(character) in "PMZC" for character in text)
 
 
 def _is_empty(text: str) -> bool:
-    """Whether a text consists only of dots, dashes, spaces and invisible characters."""
+    """Return whether a text consists only of dots, dashes, spaces and invisible characters."""
     return all(character in _FILLERS or _category(character) in "ZC" for character in text)
 
 
 def _category(character: str) -> str:
-    """The first letter of a character's Unicode category; an unassigned character counts as a symbol."""
+    """Return the first letter of a character's Unicode category; "S", a symbol, if it is unassigned."""
     category = unicodedata.category(character)
     if category == "Cn":
         return "S"
@@ -184,9 +188,9 @@ def _category(character: str) -> str:
 
 
 def canonical_answer(answer: Any, kind: str) -> str | None:
-    """What an answer says; None where there is no answer, which agrees with nothing.
+    """Return what an answer says, as a text that is equal for answers that agree; None if it says nothing.
 
-    A refusal is no answer, nor is a text of punctuation only, such as "...", or of invisible characters.
+    A refusal says nothing, nor does a text of punctuation only, such as "...", or of invisible characters.
     The output of a program may consist of punctuation other than dots and dashes.
 
     Parameters
@@ -199,8 +203,10 @@ def canonical_answer(answer: Any, kind: str) -> str | None:
     Returns
     -------
     canonical : str or None
-        Equal for answers that agree.
+        Such as "1200" for a number. None agrees with nothing, not even with None.
 
+    Examples
+    --------
     >>> canonical_answer("The answer is 1,200.0", "number"), canonical_answer("(b)", "choice")
     ('1200', 'B')
     >>> canonical_answer('{"b": 2.0, "a": "x"}', "json"), canonical_answer("no answer", "number")
@@ -220,21 +226,24 @@ def canonical_answer(answer: Any, kind: str) -> str | None:
     if _is_empty(answer) or is_refusal(answer):
         return None
     if kind == "code":
-        no_answer = _NO_ANSWER
+        # A program may print "None", and spaces in what it prints may matter.
+        empty_answers = _NO_ANSWER
         stripped = answer
     else:
-        no_answer = _NO_VALUE
+        empty_answers = _NO_VALUE
         stripped = answer.strip()
-    if stripped.casefold() in no_answer:
+    if stripped.casefold() in empty_answers:
         return None
     canonical = _CANONICAL[kind](answer)
-    if canonical is None or canonical.casefold() in no_answer:
+    if canonical is None or canonical.casefold() in empty_answers:
         return None
     return canonical
 
 
 def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
-    """Number (n, p) of each answer: equal ones in a row agree; -1 for no answer.
+    """Return codes (n, p) of the answers of p experts to n queries; in a row, equal codes mean agreement.
+
+    -1 stands for no answer.
 
     >>> answer_codes([["4", "4.0", "5"], ["1", None, "2"]], "number")
     array([[ 0,  0,  1],
@@ -259,12 +268,12 @@ def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
 
 
 def detect_kind(answers: Iterable[Any]) -> str:
-    """The kind that answers look like.
+    """Return the kind that answers look like, which says how they are to be compared.
 
     Parameters
     ----------
     answers : iterable
-        Answers of any rows and experts, such as a column of a table.
+        Answers to any queries, such as a column of a table.
 
     Returns
     -------
@@ -289,28 +298,31 @@ def detect_kind(answers: Iterable[Any]) -> str:
     if not texts:
         return "short_text"
 
-    def share(test: Callable[[str], bool]) -> float:
-        return sum(map(test, texts)) / len(texts)
-
-    if share(is_number_text) >= _MOST:
+    if _share(texts, is_number_text) >= _MIN_SHARE:
         return "number"
-    if share(lambda text: _LETTER.fullmatch(text) is not None) >= _MOST:
+    if _share(texts, _is_letter) >= _MIN_SHARE:
         return "choice"
-    if share(_is_json) >= _MANY:
+    if _share(texts, _is_json) >= _MIN_JSON_SHARE:
         return "json"
-    if share(_is_literal) >= _MOST:
+    if _share(texts, _is_literal) >= _MIN_SHARE:
         return "code"
-    if statistics.median(map(len, texts)) <= _SHORT:
+    if statistics.median(map(len, texts)) <= _MAX_SHORT_LENGTH:
         return "short_text"
     return "free_text"
 
 
+def _share(texts: list[str], condition: Callable[[str], bool]) -> float:
+    """Return the share of the texts that meet a condition."""
+    return sum(map(condition, texts)) / len(texts)
+
+
 def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
-    """The kind of answers (n, p) whose scores (n, p) are known, NaN where one is not.
+    """Return the kind of answers (n, p) whose scores (n, p) are known; NaN where a score is not.
 
     It is what the answers look like, unless that contradicts the scores in 5 % of the rows or more, and
     another kind has fewer than half as many contradictions. A contradiction is a pair of answers in a row
-    that are equal but not equally right, or both right but not equal, or an answer that cannot be read.
+    that agree but are not both right or both wrong, a pair that are both right but do not agree, or an
+    answer that cannot be read.
 
     >>> rows = [["It is 4.", "So 2 + 2 = 4", "5"]] * 9
     >>> kind_by_scores(rows, np.array([[1, 1, 0]] * 9))
@@ -319,7 +331,8 @@ def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
     detected = detect_kind(itertools.chain.from_iterable(answers))
     contradictions_of_row = _contradictions(answers, scores, detected)
     n_contradicting = int((contradictions_of_row > 0).sum())
-    if n_contradicting < max(_FEW_ROWS, _FEW_SHARE * len(contradictions_of_row)):
+    min_rows = max(_MIN_CONTRADICTING_ROWS, _MIN_CONTRADICTING_SHARE * len(contradictions_of_row))
+    if n_contradicting < min_rows:
         return detected
     n_contradictions = {}
     for kind in KINDS:
@@ -331,30 +344,35 @@ def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
 
 
 def _contradictions(answers: Sequence[Sequence[Any]], scores: FloatArray, kind: str) -> IntArray:
-    """Number of contradictions in each row (n,) if the answers are of this kind."""
+    """Return the number of contradictions in each row (n,) if the answers are of this kind."""
     codes = answer_codes(answers, kind)
     readable = codes >= 0
-    known = ~np.isnan(scores) & (answer_codes(answers, "code") >= 0)
+    # As output of a program, any text that is not blank is an answer.
+    has_answer = answer_codes(answers, "code") >= 0
+    is_scored = ~np.isnan(scores) & has_answer
     right = np.asarray(scores) >= 0.5
     # The shapes below are (n, p, p): two answers of a row, every pair of two experts once.
-    is_pair = known[:, :, None] & known[:, None] & np.tri(known.shape[1], k=-1, dtype=bool)
-    is_same = (codes[:, :, None] == codes[:, None]) & readable[:, None]
+    each_pair_once = np.tri(is_scored.shape[1], k=-1, dtype=bool)
+    is_pair = is_scored[:, :, None] & is_scored[:, None] & each_pair_once
+    agree = (codes[:, :, None] == codes[:, None]) & readable[:, None]
     equally_right = right[:, :, None] == right[:, None]
     both_right = right[:, :, None] & right[:, None]
-    contradicting = is_pair & np.where(is_same, ~equally_right, both_right)
-    unreadable = known & ~readable
+    contradicting = is_pair & np.where(agree, ~equally_right, both_right)
+    unreadable = is_scored & ~readable
     return np.asarray(contradicting.sum(axis=(1, 2)) + unreadable.sum(axis=1))
 
 
 def _number(text: str) -> str | None:
-    """The number that a text gives as its answer, to ten digits; None if it is too long to compare."""
+    """Return the number that a text gives as its answer, to ten digits, or None if there is none.
+
+    Without a number the text itself is returned, if it is short: "no solution", "infinity".
+    """
     values = extract_number(_ends(text))
     if not values:
-        # A short text in place of a number, such as "no solution" or "infinity".
-        words = _short_text(text)
-        if len(words) > _SHORT or extract_number(words):
+        short_text = _short_text(text)
+        if len(short_text) > _MAX_SHORT_LENGTH or extract_number(short_text):
             return None
-        return words
+        return short_text
     top, bottom = values[0].as_integer_ratio()
     if bottom == 1 and abs(top) < 10**20:
         return str(top)
@@ -368,19 +386,19 @@ def _number(text: str) -> str | None:
 
 
 def _choice(text: str) -> str | None:
-    """The letter that a text chooses, from A to J."""
+    """Return the letter that a text chooses, from A to J."""
     return extract_letter(_ends(text), [""] * 10)
 
 
 def _ends(text: str) -> str:
-    """The start and the end of a long text, where a letter or number that is the answer would be."""
-    if len(text) <= _LONG:
+    """Return the start and the end of a long text, where a letter or number that is the answer would be."""
+    if len(text) <= _MAX_READ_LENGTH:
         return text
-    return f"{text[:1000]}\n{text[-_LONG:]}"
+    return f"{text[:1000]}\n{text[-_MAX_READ_LENGTH:]}"
 
 
 def _without_fence(text: str) -> str:
-    """The content of a text that is one block of code in Markdown; otherwise the text itself."""
+    """Return the content of a text that is one block of code in Markdown, otherwise the text itself."""
     fence = _FENCE.match(text)
     if fence is None:
         return text
@@ -388,7 +406,7 @@ def _without_fence(text: str) -> str:
 
 
 def _json(text: str) -> str | None:
-    """A JSON text in one form: what does not matter is left out, keys and calls are sorted."""
+    """Return a JSON text with sorted keys and tool calls, and without what does not matter in them."""
     try:
         value = json.loads(_without_fence(text))
         if isinstance(value, dict) and value.get("role") == "assistant":
@@ -402,15 +420,15 @@ def _json(text: str) -> str | None:
             value = [value]
         return json.dumps(_plain(value), sort_keys=True)
     except (ValueError, RecursionError):
-        # It is not JSON: compared as a text, without what stands around JSON.
-        words = _short_text(text)
-        if words == text:
-            return words
-        return _json(words)
+        # It is not JSON. Without the punctuation around it, it may be.
+        short_text = _short_text(text)
+        if short_text == text:
+            return short_text
+        return _json(short_text)
 
 
 def _is_call(value: Any) -> bool:
-    """Whether a value is a tool call of OpenAI, of Anthropic, or a name with arguments."""
+    """Return whether a value is a tool call of OpenAI, of Anthropic, or a name with arguments."""
     if not isinstance(value, dict):
         return False
     if value.get("type") == "function" and isinstance(value.get("function"), dict):
@@ -421,7 +439,7 @@ def _is_call(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """JSON without what does not matter: 2.0 is 2, null is nothing, and calls stand in any order."""
+    """Return JSON without what does not matter: 2.0 becomes 2, null is left out, calls are sorted."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, list):
@@ -435,7 +453,7 @@ def _plain(value: Any) -> Any:
 
 
 def _plain_list(values: list[Any]) -> list[Any]:
-    """``_plain`` of a list; its tool calls in a fixed order, without the texts that explain them."""
+    """Return ``_plain`` of a list; of a list with tool calls, these in a fixed order and nothing else."""
     calls = [_plain_call(value) for value in values if _is_call(value)]
     if calls:
         return sorted(calls, key=_dumped)
@@ -446,12 +464,12 @@ def _plain_list(values: list[Any]) -> list[Any]:
 
 
 def _is_named_arguments(value: Any) -> bool:
-    """Whether a value is a tool call in the form ``{name: arguments}``."""
+    """Return whether a value is a tool call in the form ``{name: arguments}``."""
     return isinstance(value, dict) and [type(entry) for entry in value.values()] == [dict]
 
 
 def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
-    """Name and arguments of a tool call; arguments that are a JSON object as a text are parsed."""
+    """Return name and arguments of a tool call; arguments that are a JSON object as a text are parsed."""
     call = call.get("function", call)
     arguments = next(call[name] for name in _ARGUMENTS if name in call)
     if arguments is None:
@@ -467,7 +485,7 @@ def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dumped(value: Any) -> str:
-    """A value as JSON; empty where it has no such form."""
+    """Return a value as JSON, or an empty text where it has no such form."""
     try:
         return json.dumps(value, sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError):
@@ -475,26 +493,26 @@ def _dumped(value: Any) -> str:
 
 
 def _code(text: str) -> str:
-    """The output of a program, with line breaks of one kind and none around it."""
+    """Return the output of a program, with line breaks of one kind and none around it."""
     return _without_fence(text).replace("\r\n", "\n").strip("\n")
 
 
 def _folded(text: str) -> str:
-    """A text without differences of case and of equivalent characters."""
+    """Return a text in lower case, with equivalent characters made equal."""
     # The folded text may have characters that can be normalised again.
     folded = unicodedata.normalize("NFKC", text).casefold()
     return unicodedata.normalize("NFKC", folded)
 
 
 def _short_text(text: str) -> str:
-    """A text without case and punctuation around it; empty if it is punctuation only."""
+    """Return a text in lower case, without punctuation around it; empty if it is punctuation only."""
     if _is_blank(text):
         return ""
     return " ".join(_folded(text).split()).strip(" .,:;!?\"'`()[]*") or text.strip()
 
 
 def _free_text(text: str) -> str:
-    """A text without case, punctuation and line breaks; empty if it is punctuation only."""
+    """Return a text in lower case, without punctuation and line breaks; empty if it is only those."""
     if _is_blank(text):
         return ""
     return " ".join(_PUNCTUATION.sub(" ", _folded(text)).split()) or text.strip()
@@ -510,8 +528,13 @@ _CANONICAL: dict[str, Callable[[str], str | None]] = {
 }
 
 
+def _is_letter(text: str) -> bool:
+    """Return whether a text is a letter from A to J, perhaps in brackets."""
+    return _LETTER.fullmatch(text) is not None
+
+
 def _is_json(text: str) -> bool:
-    """Whether a text is a JSON object or list."""
+    """Return whether a text is a JSON object or list."""
     try:
         return isinstance(json.loads(text), dict | list)
     except (ValueError, RecursionError):
@@ -519,7 +542,7 @@ def _is_json(text: str) -> bool:
 
 
 def _is_literal(text: str) -> bool:
-    """Whether a text is a literal of Python, such as a tuple."""
+    """Return whether a text is a literal of Python, such as a tuple."""
     try:
         with warnings.catch_warnings(action="ignore"):
             ast.literal_eval(text)

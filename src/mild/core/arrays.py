@@ -18,12 +18,12 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 def invalid(name: str, rule: str) -> InvalidInputError:
-    """The error about the parameter ``name``; ``rule`` states the rule, the value and the remedy."""
+    """Return an error about the parameter ``name``; ``rule`` states the rule, the value and the remedy."""
     return InvalidInputError(parameter=name, rule=rule)
 
 
 def check_shape(name: str, shape: Sequence[int], axes: str, expected: Sequence[int]) -> None:
-    """Refuse another shape than the expected one; ``axes`` names its axes, as ``(n_samples,)``."""
+    """Raise an error unless the shape is the expected one; ``axes`` names its axes, as ``(n_samples,)``."""
     if tuple(shape) != tuple(expected):
         raise invalid(name, f"must have shape {axes} = {tuple(expected)}; got {tuple(shape)}.")
 
@@ -57,7 +57,7 @@ def float_matrix(
 def check_entries(
     name: str, array: FloatArray, bad: BoolArray, rule: str, remedy: str = ""
 ) -> None:
-    """Refuse an array with ``bad`` entries; the message names the first of them by its indices, from 0."""
+    """Raise an error if any entry is ``bad``; the message names the first of them by its indices."""
     if bad.any():
         first_bad = tuple(np.argwhere(bad)[0].tolist())
         got = f"{name}[{', '.join(map(str, first_bad))}] = {array[first_bad]:g}"
@@ -81,7 +81,7 @@ def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
 
 
 def _refuse_unknown_rows_and_columns(unknown: BoolArray) -> None:
-    """Refuse costs of which a whole row or a whole column is unknown."""
+    """Raise an error if a whole row or a whole column of the costs is unknown."""
     rows = np.flatnonzero(unknown.all(axis=1))
     if rows.size:
         raise invalid(
@@ -138,29 +138,32 @@ def float_vector(
     positive: bool = False,
     nonzero: bool = False,
 ) -> FloatArray:
-    """Return a float64 vector of finite, non-negative numbers; ``size`` None allows any length above 0.
+    """Return a parameter as a float64 vector of finite, non-negative numbers, or raise an error.
 
-    ``positive`` requires every entry to be positive, ``nonzero`` at least one.
+    ``name`` is that of the parameter, for the message. ``size`` is the required length; None allows any
+    length above 0. With ``positive`` all entries must be positive, with ``nonzero`` at least one.
     """
     array = float64_array(name, values)
     if positive:
-        valid = np.isfinite(array) & (array > 0)
+        is_valid = np.isfinite(array) & (array > 0)
     else:
-        valid = np.isfinite(array) & (array >= 0)
-    has_wrong_shape = array.ndim != 1 or array.size == 0 or size not in (None, array.size)
-    is_all_zero = nonzero and not array.any()
-    if not has_wrong_shape and valid.all() and not is_all_zero:
+        is_valid = np.isfinite(array) & (array >= 0)
+    has_right_shape = array.ndim == 1 and array.size > 0 and size in (None, array.size)
+    is_refused_zero = nonzero and not array.any()
+    if has_right_shape and is_valid.all() and not is_refused_zero:
         return array
-    rule = "a vector of finite, "
+    amount = "a vector of"
     if size is not None:
-        rule = f"{size} finite, "
-    rule += "positive numbers" if positive else "non-negative numbers"
+        amount = f"{size}"
+    rule = f"must be {amount} finite, non-negative numbers"
+    if positive:
+        rule = f"must be {amount} finite, positive numbers"
     if nonzero:
         rule += ", not all zero"
-    got = repr(values)
+    actual = repr(values)
     if array.size > 20:
-        got = f"shape {array.shape}, {(~valid).sum()} bad"
-    raise invalid(name, f"must be {rule}; got {got}.")
+        actual = f"shape {array.shape}, {(~is_valid).sum()} bad"
+    raise invalid(name, f"{rule}; got {actual}.")
 
 
 def check_labels(labels: ArrayLike, shape: tuple[int, ...], name: str = "labels") -> IntArray:
@@ -193,7 +196,7 @@ def check_integer(name: str, value: Any, low: int = 1, high: int | None = None) 
 
 
 def check_jobs(n_jobs: Any) -> None:
-    """Refuse a number of parallel workers that is not None, nor an integer other than 0."""
+    """Raise an error unless the number of parallel workers is None, or an integer other than 0."""
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise invalid("n_jobs", f"must be an integer, not 0; -1 uses every core; got {n_jobs!r}.")
 
@@ -203,7 +206,7 @@ def check_share(name: str, value: Any) -> float:
     return check_number(name, value, "lie between 0 and 1")
 
 
-#: What a number must do, in words, and the condition.
+#: Rules for numbers by their words in messages.
 RULES: Mapping[str, Callable[[float], bool]] = {
     "be positive": lambda value: value > 0,
     "be finite and non-negative": lambda value: value >= 0,
@@ -231,7 +234,7 @@ def float64_array(name: str, values: ArrayLike) -> FloatArray:
 
 
 def as_python(value: Any, finite: bool = False) -> Any:
-    """A value with Python's numbers and lists in place of those of NumPy, ready for JSON.
+    """Return a value with Python's numbers and lists in place of those of NumPy, ready for JSON.
 
     With ``finite``, numbers that are not finite become None.
 
@@ -250,7 +253,7 @@ def as_python(value: Any, finite: bool = False) -> Any:
 
 
 def first_columns(X: Any, count: int) -> Any:
-    """The first columns of a matrix, which may have more; X itself if it has no more.
+    """Return the first ``count`` columns of a matrix, which is X itself if it has no more.
 
     >>> first_columns(np.array([[1, 2, 3]]), 2)
     array([[1, 2]])

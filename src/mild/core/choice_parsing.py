@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Characters behind a letter that are looked at to tell what it means.
+# Number of characters behind a letter that are read to tell what it means.
 NEAR = 200
 
 _BOXED = re.compile(
@@ -29,12 +29,17 @@ _ENDED = re.compile(
 
 
 def extract_letter(response: str, options: Sequence[str]) -> str | None:
-    """The letter that a response chooses; None if that is not clear.
+    """Return the letter that a response to a multiple-choice question chooses, or None if it is unclear.
 
-    It is the first of these that a response has: the last ``\\boxed{B}``; the last letter behind "answer",
-    "option" or "choice"; a lone letter as the response or its last line, or one at its beginning ("B)",
-    "(B) text", "B: text"); the text of an option as the whole response; the only capital letter of an
-    option that stands by itself. Letters beyond the options do not count, nor does an article ("A dog").
+    These readings are tried in turn, and the first that gives a letter counts:
+
+    1. the last ``\\boxed{B}``;
+    2. the last letter behind "answer", "option" or "choice";
+    3. a letter that is the whole response or its last line, or begins one of them: "B)", "(B) text";
+    4. the option whose text is the whole response;
+    5. the only capital letter of an option that stands by itself.
+
+    Letters beyond the options do not count, nor does an article ("A dog").
 
     Parameters
     ----------
@@ -46,7 +51,7 @@ def extract_letter(response: str, options: Sequence[str]) -> str | None:
     Returns
     -------
     letter : str or None
-        A capital letter.
+        A capital letter, "A" for the first option.
 
     Examples
     --------
@@ -69,65 +74,65 @@ def extract_letter(response: str, options: Sequence[str]) -> str | None:
     )
 
 
-def _known(letter: str, letters: str) -> str | None:
-    """The letter as a capital, if it is one of an option."""
+def _option_letter(letter: str, letters: str) -> str | None:
+    """Return the letter as a capital, or None if no option has it."""
     if letter.upper() in letters:
         return letter.upper()
     return None
 
 
 def _boxed_letter(text: str, letters: str) -> str | None:
-    """The last letter in a box of LaTeX."""
+    """Return the last letter in a box of LaTeX."""
     for boxed in reversed(_BOXED.findall(text)):
-        if letter := _known(boxed, letters):
+        if letter := _option_letter(boxed, letters):
             return letter
     return None
 
 
 def _marked_letter(text: str, options: Sequence[str], letters: str) -> str | None:
-    """The last letter behind a word such as "answer"."""
+    """Return the last letter behind a word such as "answer"."""
     for match in reversed(list(_MARKER.finditer(text))):
-        letter = _known(match[1], letters)
+        letter = _option_letter(match[1], letters)
         if letter and _names_an_option(match, options, letters):
             return letter
     return None
 
 
 def _leading_letter(text: str, letters: str) -> str | None:
-    """The letter that the response, its first line or its last line is or begins with."""
+    """Return the letter that the response, its first line or its last line consists of or begins with."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for part in [text, *lines[:1], *lines[-1:]]:
-        match = _ALONE.fullmatch(part) or _START.match(part)
-        if match and (letter := _known(match[1], letters)):
+    for passage in [text, *lines[:1], *lines[-1:]]:
+        match = _ALONE.fullmatch(passage) or _START.match(passage)
+        if match and (letter := _option_letter(match[1], letters)):
             return letter
     return None
 
 
 def _letter_of_option(text: str, options: Sequence[str], letters: str) -> str | None:
-    """Letter of the only option whose text the response is."""
+    """Return the letter of the only option whose text the response repeats."""
     answer = re.sub(r"^(?:the\s+)?(?:correct\s+)?answer(?:\s+is)?\s*:?\s*", "", text, flags=re.I)
     folded = _folded_option(answer)
     if not folded:
         return None
-    same = [i for i, option in enumerate(options) if _folded_option(option) == folded]
-    if len(same) != 1:
+    matching = [i for i, option in enumerate(options) if _folded_option(option) == folded]
+    if len(matching) != 1:
         return None
-    return letters[same[0]]
+    return letters[matching[0]]
 
 
 def _only_standing_letter(text: str, options: Sequence[str], letters: str) -> str | None:
-    """The only capital letter of an option that stands by itself."""
-    standing = set()
+    """Return the capital letter that stands by itself, if there is only one that is an option's."""
+    standing_letters = set()
     for match in _STANDING.finditer(text):
         if match[1] in letters and _names_an_option(match, options, letters):
-            standing.add(match[1])
-    if len(standing) != 1:
+            standing_letters.add(match[1])
+    if len(standing_letters) != 1:
         return None
-    return standing.pop()
+    return standing_letters.pop()
 
 
 def _names_an_option(match: re.Match[str], options: Sequence[str], letters: str) -> bool:
-    """Whether a letter names an option: only its option or a reason may follow it."""
+    """Return whether a letter names an option: only the option's text or a reason may follow it."""
     letter = match[1]
     rest = match.string[match.end() : match.end() + NEAR]
     if _ENDED.match(rest):
@@ -140,5 +145,5 @@ def _names_an_option(match: re.Match[str], options: Sequence[str], letters: str)
 
 
 def _folded_option(text: str) -> str:
-    """A text without case, and without punctuation around it."""
+    """Return a text in lower case, without punctuation around it."""
     return " ".join(text.casefold().split()).strip(" .,:;!\"'`()[]")

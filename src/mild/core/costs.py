@@ -1,7 +1,8 @@
 """Cost matrices from outcomes and prices, rewards from costs, and reward distributions.
 
-``costs``, ``rewards`` and the distribution are (n_samples, n_experts). A cost of NaN means that the
-expert was never asked; its reward is 0 and it takes no part in the row.
+``costs`` (n_samples, n_experts) say how bad it is to send a sample to an expert. ``rewards`` of the same
+shape are weights for the training of a router, large where the cost is low. A cost of NaN means that it is
+not known, because the expert was never asked about this sample; the reward is then 0.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ REWARDS = ("others", "complement", "contrast")
 ALL_REWARDS = (*REWARDS, "baseline")
 #: Costs of a table are sums of decimals: they tie up to this share.
 ROUNDING = 1e-12
-#: How a label is chosen among the cheapest experts of a row: the one that is cheapest over all rows, or the
-#: first one, which is the paper's rule.
+#: Which of the cheapest experts of a row is its label: the one that is cheapest over all rows, or the first
+#: one, which is the paper's rule.
 LABEL_TIES = ("mean", "first")
 # Strength of the row baseline in the two forms that have their own name.
 STRENGTHS = {"contrast": 0.0, "others": 1.0}
@@ -42,7 +43,7 @@ STRENGTHS = {"contrast": 0.0, "others": 1.0}
 def cost_matrix(
     predictions: ArrayLike, labels: ArrayLike, betas: ArrayLike | None = None
 ) -> FloatArray:
-    """Cost of each expert on each sample: ``1[prediction_k(x) != y] + beta_k`` (paper, section 2).
+    """Return the cost of each expert on each sample, ``1[prediction_k != y] + beta_k`` (paper, section 2).
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ def cost_matrix(
 
 
 def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -> FloatArray:
-    """Cost matrix from correctness in [0, 1]: ``1 - correct_k + beta_k``; NaN stays NaN."""
+    """Return costs ``1 - correct_k + beta_k`` from correctness in [0, 1] (n, p); NaN stays NaN."""
     array = float_matrix("correct", correct)
     outside = ~np.isnan(array) & ~((array >= 0) & (array <= 1))
     rule = "lie in [0, 1], or be NaN where an expert was never asked"
@@ -84,21 +85,21 @@ def costs_from_correctness(correct: ArrayLike, betas: ArrayLike | None = None) -
 
 
 def _checked_betas(betas: ArrayLike | None, n_experts: int) -> FloatArray:
-    """Prices (n_experts,) of asking; zeros where none are given."""
+    """Return the checked prices (n_experts,) of asking each expert; None stands for zeros."""
     if betas is None:
         return np.zeros(n_experts)
     return float_vector("betas", betas, n_experts)
 
 
 def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float]) -> FloatArray:
-    """Sum of cost parts, each times its weight.
+    """Return the weighted sum of several kinds of cost, such as errors and dollars.
 
     Parameters
     ----------
     parts : mapping of str to array
-        Cost parts by name. Each is (n_samples, n_experts), or (n_experts,) if it is the same for all rows.
+        Kinds of cost by name. Each is (n_samples, n_experts), or (n_experts,) if all rows have the same.
     weights : mapping of str to float
-        Non-negative weights of some of the parts; the others weigh 1.
+        Non-negative weights by the names of ``parts``. Those without a weight count once.
 
     Returns
     -------
@@ -135,9 +136,15 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
 def rewards(
     costs: ArrayLike, kind: str = "others", scale: float | None = None, strength: float = 0.5
 ) -> FloatArray:
-    """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
+    """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
-    With ``S`` the asked experts of a row (all of them, unless costs are NaN):
+    Training wants to minimise the cost of the chosen expert, which is not smooth in the scores. Up to a
+    factor and a term that no decision changes, this cost is::
+
+        sum_k reward_k * 1[expert k is not chosen]
+
+    in which each indicator can be replaced by a smooth loss (``core.losses.mild_loss``). Several kinds of
+    rewards have this property. With ``S`` the asked experts of a row (all of them, unless costs are NaN):
 
     - ``others``: ``sum of c_j over j in S, j != k`` (paper, Lemma 1);
     - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);
@@ -174,16 +181,16 @@ def rewards(
 def rewards_of(
     array: FloatArray, kind: str, scale: float | None = None, strength: float = 0.5
 ) -> FloatArray:
-    """``rewards`` of validated costs, or of some of their rows, where a column may be all NaN."""
+    """Return ``rewards`` of costs that are not checked again; a column may be all NaN, as in a batch."""
     if kind == "complement":
-        made = _complement(array, scale)
+        weights = _complement(array, scale)
     else:
-        made = _baseline_minus_cost(array, _baseline_strength(kind, strength))
-    return np.where(np.isnan(array), 0, made).astype(array.dtype, copy=False)
+        weights = _baseline_minus_cost(array, _baseline_strength(kind, strength))
+    return np.where(np.isnan(array), 0, weights).astype(array.dtype, copy=False)
 
 
 def _complement(array: FloatArray, scale: float | None) -> FloatArray:
-    """``1 - c_k / scale``; the scale is the largest cost where none is given."""
+    """Return ``1 - c_k / scale``; without a scale it is the largest cost."""
     largest = 1.0
     if array.size:
         largest = float(np.nanmax(array))
@@ -202,14 +209,14 @@ def _complement(array: FloatArray, scale: float | None) -> FloatArray:
 
 
 def _baseline_strength(kind: str, strength: float) -> float:
-    """Strength of the row baseline: of ``others`` and ``contrast`` it is fixed."""
+    """Return the strength of a kind of reward; of ``others`` and ``contrast`` it is fixed."""
     if kind in STRENGTHS:
         return STRENGTHS[kind]
     return check_strength("strength", strength)
 
 
 def _baseline_minus_cost(array: FloatArray, strength: float) -> FloatArray:
-    """``b - c_k`` with ``b = (1 - strength) * max + strength * sum`` of the known costs of a row."""
+    """Return ``b - c_k`` with ``b = (1 - strength) * max + strength * sum`` of the row's known costs."""
     known = np.where(np.isnan(array), 0, array)
     baseline = known.max(axis=1, keepdims=True)
     if strength > 0:
@@ -220,7 +227,7 @@ def _baseline_minus_cost(array: FloatArray, strength: float) -> FloatArray:
 
 
 def reward_distribution(rewards: ArrayLike) -> FloatArray:
-    """Rewards divided by their row sum: ``p(k | x) = reward_k / C(x)`` (paper, section 3).
+    """Return rewards divided by their row sum, ``p(k | x) = reward_k / sum_j reward_j`` (paper, section 3).
 
     A row whose rewards are all zero stays all zero.
 
@@ -249,7 +256,7 @@ def reward_distribution(rewards: ArrayLike) -> FloatArray:
 
 
 def cheapest(costs: ArrayLike) -> IntArray:
-    """Index of the cheapest asked expert per row; ties go to the lowest index (the paper's rule).
+    """Return the index of the cheapest asked expert per row; ties go to the lowest (the paper's rule).
 
     Examples
     --------
@@ -260,11 +267,11 @@ def cheapest(costs: ArrayLike) -> IntArray:
 
 
 def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
-    """Label (n_samples,) of each row for a loss that sees only one: the cheapest asked expert.
+    """Return the cheapest asked expert (n_samples,) of each row, the label for losses that need one.
 
     Among experts that tie, up to rounding, it is the one with the least of ``means`` (n_experts,), the mean
     costs over all training rows, then the lowest index. Such a label does not depend on the order of the
-    experts. Without means it is the paper's: the lowest index.
+    experts. With ``means=None`` it is the lowest index, as in the paper.
 
     Examples
     --------
@@ -279,7 +286,7 @@ def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
 
 
 def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> FloatArray:
-    """Mean cost (n_experts,) of each expert over the rows in which it was asked; NaN if in none."""
+    """Return the mean cost (n_experts,) of each expert over the rows where it is known; NaN if nowhere."""
     if weight is None:
         weight = np.ones(len(array))
     asked = ~np.isnan(array)
@@ -289,7 +296,7 @@ def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> Flo
 
 
 def expert_ranks(mean_scores: FloatArray, mean_prices: FloatArray | None = None) -> IntArray:
-    """Rank (n_experts,) of each expert where costs tie: of the experts that tie, the lowest rank wins.
+    """Return a rank (n_experts,) of each expert, by which ties of costs are decided: the lowest rank wins.
 
     The expert with the higher mean score comes first, then the one with the lower mean price, then the one
     of lower index, which in a table is the first by name. Unknown means come last.
@@ -300,6 +307,11 @@ def expert_ranks(mean_scores: FloatArray, mean_prices: FloatArray | None = None)
         Mean score of each expert over the training rows.
     mean_prices : array of shape (n_experts,), default=None
         Mean price of each expert over the training rows. None leaves prices out.
+
+    Returns
+    -------
+    ranks : array of int of shape (n_experts,)
+        0 for the expert that is preferred to all others.
 
     Examples
     --------
@@ -315,7 +327,7 @@ def expert_ranks(mean_scores: FloatArray, mean_prices: FloatArray | None = None)
 
 
 def best_first(ranks: IntArray) -> list[int]:
-    """Indices of the experts in the order in which tables for reading list them: the best one first.
+    """Return the indices of the experts from the lowest rank, the best expert, to the highest.
 
     >>> best_first(np.array([2, 0, 1]))
     [1, 2, 0]
@@ -325,16 +337,16 @@ def best_first(ranks: IntArray) -> list[int]:
 
 
 def rounded(means: FloatArray) -> FloatArray:
-    """Means (n_experts,) to twelve digits: sums over rows in another order differ in the last ones."""
+    """Return means (n_experts,) to twelve digits: the last ones depend on the order of summation."""
     digits = [float(f"{mean:.12g}") for mean in means]
     return np.array(digits)
 
 
 def cheapest_expected(costs: FloatArray, ranks: IntArray | None = None) -> IntArray:
-    """Index (n,) of the least of the expected costs (n, p) of each row.
+    """Return the index (n,) of the lowest of the expected costs (n, p) of each row.
 
-    Expected costs tie if they differ by rounding. The lowest of the ranks (p,) then wins; without ranks it
-    is the highest index.
+    Expected costs tie if they differ by rounding only. The expert with the lowest of the ranks (p,) then
+    wins; without ranks it is the one with the highest index.
 
     Examples
     --------
@@ -357,11 +369,10 @@ def cheapest_of(
     ranks: ArrayLike | None = None,
     tolerance: float = 0.0,
 ) -> IntArray:
-    """Index (n_samples,) of the cheapest asked expert per row.
+    """Return the index (n_samples,) of the cheapest asked expert per row.
 
-    Among experts that tie, the one with the lowest price is taken, then the one with the lowest rank, then
-    the lowest index; prices and ranks only if they are given. The paper's rule is the lowest index. An
-    unknown price comes last. Nothing is validated.
+    Ties go to the lowest price, if there are prices, then to the lowest rank, if there are ranks, then to
+    the lowest index. An unknown price comes last. Nothing is validated.
 
     Parameters
     ----------
@@ -374,6 +385,10 @@ def cheapest_of(
     tolerance : float, default=0.0
         Costs tie with the lowest one up to ``tolerance * max(1, lowest)``.
 
+    Returns
+    -------
+    experts : array of int of shape (n_samples,)
+
     Examples
     --------
     >>> costs = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
@@ -384,20 +399,21 @@ def cheapest_of(
     if prices is None and ranks is None and tolerance == 0:
         return np.argmin(costs, axis=1)
     lowest = costs.min(axis=1, keepdims=True)
-    bound = lowest
+    highest_tied = lowest
     if tolerance > 0:
-        bound = lowest + tolerance * np.maximum(1.0, np.abs(lowest))
-    tied = costs <= bound
+        highest_tied = lowest + tolerance * np.maximum(1.0, np.abs(lowest))
+    is_tied = costs <= highest_tied
     if prices is not None:
-        tied = _lowest_among(tied, prices)
+        is_tied = _lowest_among(is_tied, prices)
     if ranks is not None:
-        tied = _lowest_among(tied, ranks)
-    return tied.argmax(axis=1)
+        is_tied = _lowest_among(is_tied, ranks)
+    # argmax of booleans: the first of those that still tie.
+    return is_tied.argmax(axis=1)
 
 
-def _lowest_among(tied: BoolArray, values: ArrayLike) -> BoolArray:
-    """Those of the tied experts (n, p) that have the lowest value; unknown values come last."""
-    tied_values = np.where(tied, values, np.inf)
+def _lowest_among(is_tied: BoolArray, values: ArrayLike) -> BoolArray:
+    """Return which of the tied experts (n, p) have the lowest value; unknown values come last."""
+    tied_values = np.where(is_tied, values, np.inf)
     tied_values[np.isnan(tied_values)] = np.inf
     is_lowest: BoolArray = tied_values == tied_values.min(axis=1, keepdims=True)
-    return tied & is_lowest
+    return is_tied & is_lowest

@@ -1,16 +1,22 @@
 """Decisions from scores: the paper's argmax, and stationary decoding.
 
-At the minimiser of a smooth surrogate the gradient vanishes, so the reward distribution p solves
-``sum_k p_k * grad loss_k(f) = 0``. For the logistic loss that makes p the stationary distribution
-of the Markov chain that leaves k for j at rate ``softmax_j(f / rho_k) / rho_k``. Stationary
-decoding solves for p and takes the largest entry. For unequal margins argmax of the scores is a
-different, inconsistent rule (docs/science/theory.md).
+A router is trained with ``core.losses.mild_loss``, in which each expert k has a loss ``ell_k`` and a
+reward. The expert to choose is the one with the largest expected reward. So the question is which expected
+rewards p, as shares that sum to 1, a row of scores f stands for.
 
-Experts that share a margin are one state of the chain. Grassmann-Taksar-Heyman elimination subtracts
-nothing, so every entry keeps its relative accuracy; rows whose rates would underflow are computed with
-logarithms of rates. A comp-sum surrogate with tau != 1 multiplies ``p_k`` by
-``softmax_k(f / rho_k)^(1 - tau)``. Where only the largest entry is wanted and there are many margins, a
-chain between the anchors is enough. Internal functions take arrays stored experts first, (p, m).
+At the minimiser of a smooth surrogate the gradient vanishes, so p solves ``sum_k p_k * grad ell_k(f) = 0``.
+For the logistic loss these are the equations of the stationary distribution of a Markov chain between the
+experts, which goes from k to j at the rate ``softmax_j(f / rho_k) / rho_k``. *Stationary decoding* solves
+for p and takes the largest entry. For unequal margins rho the argmax of the scores is a different,
+inconsistent rule (docs/science/theory.md). A comp-sum surrogate with tau != 1 multiplies ``p_k`` by
+``softmax_k(f / rho_k)^(1 - tau)``.
+
+Experts that share a margin are one state of the chain. Grassmann-Taksar-Heyman (GTH) elimination solves it
+without subtractions, so every entry keeps its relative accuracy. Rows whose rates would underflow are
+computed with logarithms of rates. Where only the largest entry is wanted and there are many margins, a
+smaller system is enough (``anchored_distribution``).
+
+Internal functions take arrays stored experts first, (p, m) for p experts and m samples.
 """
 
 from __future__ import annotations
@@ -27,22 +33,23 @@ DECISIONS = ("stationary", "argmax")
 
 # Rows per block in batch decoding, so that the working set stays in cache.
 BLOCK = 8192
-# How many rates of chains are held at a time.
-RATES = 4_000_000
+# Most rates of chains that are held at a time.
+MAX_RATES = 4_000_000
 # From this many samples on, argmax compares whole rows.
-LONG = 2048
-# Anchors are faster from MANY margins on, if there are at most WORTH times as many anchors.
-MANY = 28
-WORTH = 0.5
-# Gaps, in margins, at which rates are still far from underflow: in single, and in double precision.
+MANY_SAMPLES = 2048
+# Anchors are faster from this many distinct margins on, if there are at most this share as many anchors.
+MANY_MARGINS = 28
+MAX_ANCHOR_SHARE = 0.5
+# Largest gaps between scores, in margins, at which rates do not underflow: in single and double precision.
 SINGLE_REACH = 40.0
 DOUBLE_REACH = 300.0
 
 
 def argmax_last(values: FloatArray, order: IntArray | None = None) -> IntArray:
-    """Index of the largest entry per row, ties to the highest index (the paper's rule).
+    """Return the index (n,) of the largest of the values (n, p) of each row.
 
-    With an ``order`` (p,) of the indices, ties go to the last one in that order.
+    Ties go to the highest index, which is the paper's rule, or with an ``order`` (p,) of the indices to the
+    last one in that order.
     """
     if order is not None:
         return order[argmax_last(values[:, order])]
@@ -50,10 +57,10 @@ def argmax_last(values: FloatArray, order: IntArray | None = None) -> IntArray:
 
 
 def argmax_last_experts_first(values: FloatArray, order: IntArray | None = None) -> IntArray:
-    """``argmax_last`` of values stored experts first, (p, m)."""
+    """Return what ``argmax_last`` does, of values stored experts first, (p, m)."""
     if order is not None:
         return order[argmax_last_experts_first(values[order])]
-    if values.shape[1] < LONG:
+    if values.shape[1] < MANY_SAMPLES:
         return len(values) - 1 - np.argmax(values[::-1], axis=0)
     # NumPy's argmax along the first axis takes strides; comparing whole rows is faster.
     largest = values[0].copy()
@@ -70,7 +77,7 @@ def decide(
     rule: str = "stationary",
     surrogate: object = "logistic",
 ) -> IntArray:
-    """Expert of each row; ties go to the highest index.
+    """Return the expert to choose in each row of scores; ties go to the highest index.
 
     Parameters
     ----------
@@ -79,7 +86,8 @@ def decide(
     margins : array of shape (n_experts,) or float, default=None
         Positive margins that the scores were trained with. None stands for all equal.
     rule : {"stationary", "argmax"}, default="stationary"
-        "stationary" is consistent for any margins; "argmax" is the paper's rule.
+        "argmax" takes the largest score, as in the paper. "stationary" takes the largest expected reward,
+        by ``stationary_distribution``; it is consistent for any margins. With equal margins they agree.
     surrogate : str or float, default="logistic"
         The surrogate that the scores were trained with.
 
@@ -123,18 +131,18 @@ def stationary_choice(
     surrogate: Surrogate,
     order: IntArray | None = None,
 ) -> IntArray:
-    """Expert (m,) of each sample by the stationary rule, of scores (p, m), without validation.
+    """Return the expert (m,) to choose for each sample, by the stationary rule, of scores (p, m).
 
-    Ties are decided as by ``argmax_last``.
+    Ties are decided as by ``argmax_last``. Nothing is validated.
     """
     p, m = scores.shape
     anchors = deciding_anchors(groups, surrogate, scores.dtype)
-    block = rows_at_once(p, groups, surrogate)
+    block_size = rows_at_once(p, groups, surrogate)
     if anchors is not None:
-        block = max(1, RATES // (anchors.inverse.size * p))
+        block_size = max(1, MAX_RATES // (anchors.inverse.size * p))
     chosen = np.empty(m, np.intp)
-    for start in range(0, m, block):
-        samples = slice(start, start + block)
+    for start in range(0, m, block_size):
+        samples = slice(start, start + block_size)
         f = scores[:, samples]
         if anchors is None:
             distribution = stationary_experts_first(f, margins, groups, surrogate)
@@ -148,11 +156,11 @@ def stationary_choice(
 def deciding_anchors(
     groups: list[MarginGroup], surrogate: Surrogate, dtype: DTypeLike
 ) -> Anchors | None:
-    """Anchors to decide with; None where the whole chain is faster, or the only way."""
-    if len(groups) < MANY or surrogate.form != "comp_sum" or surrogate.tau > 1:
+    """Return the anchors for ``anchored_distribution``, or None where the whole chain has to be solved."""
+    if len(groups) < MANY_MARGINS or surrogate.form != "comp_sum" or surrogate.tau > 1:
         return None
     anchors = find_anchors(groups, dtype)
-    if anchors is None or anchors.inverse.size > WORTH * len(groups):
+    if anchors is None or anchors.inverse.size > MAX_ANCHOR_SHARE * len(groups):
         return None
     return anchors
 
@@ -160,7 +168,7 @@ def deciding_anchors(
 def stationary_distribution(
     scores: ArrayLike, margins: ArrayLike | None = None, surrogate: object = "logistic"
 ) -> FloatArray:
-    """The reward distribution for which each row of scores is the exact minimiser.
+    """Return the distribution of rewards over experts for which each row of scores minimises the loss.
 
     It estimates ``E[reward_k] / E[sum_j reward_j]``, and is ``softmax(f / rho)`` if all margins are equal.
 
@@ -189,16 +197,16 @@ def stationary_distribution(
     parsed_surrogate = parse_surrogate(surrogate)
     _check_decodable(parsed_surrogate)
     groups = margin_groups(rho)
-    block = min(BLOCK, rows_at_once(f.shape[1], groups, parsed_surrogate))
+    block_size = min(BLOCK, rows_at_once(f.shape[1], groups, parsed_surrogate))
     distribution = np.empty_like(f)
-    for start in range(0, len(f), block):
-        rows = slice(start, start + block)
+    for start in range(0, len(f), block_size):
+        rows = slice(start, start + block_size)
         distribution[rows] = stationary_experts_first(f[rows].T, rho, groups, parsed_surrogate).T
     return distribution
 
 
 def _check_decodable(surrogate: Surrogate) -> None:
-    """Refuse a surrogate without stationary decoding."""
+    """Raise an error if the scores of the surrogate do not determine a distribution."""
     if not surrogate.decodable:
         raise UnsupportedError(
             "stationary decoding needs a surrogate whose minimiser determines a distribution: not the "
@@ -207,17 +215,17 @@ def _check_decodable(surrogate: Surrogate) -> None:
 
 
 def rows_at_once(p: int, groups: list[MarginGroup], surrogate: Surrogate) -> int:
-    """Number of rows whose chains together hold at most RATES entries."""
+    """Return the number of rows whose chains together have at most ``MAX_RATES`` rates."""
     n_states = len(groups)
     if surrogate.form == "pairwise":
         n_states = p
-    return max(1, RATES // (n_states * p))
+    return max(1, MAX_RATES // (n_states * p))
 
 
 def stationary_experts_first(
     scores: FloatArray, margins: FloatArray, groups: list[MarginGroup], surrogate: Surrogate
 ) -> FloatArray:
-    """Stationary distribution (p, m) of scores (p, m) by elimination, without validation."""
+    """Return the stationary distribution (p, m) of scores (p, m); nothing is validated."""
     p = scores.shape[0]
     if p == 1:
         return np.ones_like(scores)
@@ -233,10 +241,11 @@ def stationary_experts_first(
 def _comp_sum(
     shifted: FloatArray, margins: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
-    """Stationary distribution (p, m) for a comp-sum surrogate, of scores with a largest entry of 0.
+    """Return the stationary distribution (p, m) for a comp-sum surrogate.
 
-    Samples whose gaps are too wide for rates in their own precision are computed in double precision,
-    which takes a ninth of the time of logarithms, and those too wide even for that by logarithms.
+    The largest of the ``shifted`` scores of each sample is 0. Rates are exponentials of scores over margins
+    and underflow if the lowest score is too far below. Such samples are computed in double precision, which
+    takes a ninth of the time of logarithms, or by logarithms if that is not enough.
     """
     reach = DOUBLE_REACH
     if shifted.dtype == np.float32:
@@ -266,41 +275,38 @@ def anchored_distribution(
     anchors: Anchors,
     tau: float,
 ) -> FloatArray:
-    """Stationary distribution (p, m) by a chain between a few of the margins, the anchors.
+    """Return the stationary distribution (p, m) by a linear system of only A equations.
 
-    With the weights C (G, A) of the anchors (see ``Anchors``) and scores f (p, m), the largest being 0::
+    The rates of G groups of experts that share a margin are linear combinations, with weights C (G, A), of
+    those of the A margins that were chosen as anchors (see ``Anchors``). So the chain, a matrix of rank A,
+    can be solved in A unknowns y. For scores f (p, m), the largest of each sample being 0::
 
-        E_aj = exp(f_j / rho_a)                     powers (A, p, m)
-        S_a  = sum_j E_aj                           sums (A, m)
-        T_g  = sum_a C_ga S_a                       totals (G, m) of ``exp(f_j / rho_g)``
-        B_ab = sum over g of (sum of E_aj over the experts j of group g) / T_g * C_gb
-
-    The masses ``q_j = p_j / rho_j`` are ``sum_a y_a E_aj``, where y is the left eigenvector of B for the
-    eigenvalue 1. It is determined up to scale: adding the rank-one matrix ``u S^T`` with
-    ``u = S / (S . S)`` to ``I - B`` makes the system regular.
+        E_aj = exp(f_j / rho_a)                                             (A, p, m)
+        S_a  = sum_j E_aj                                                   (A, m)
+        T_g  = sum_a C_ga S_a         (= sum_j exp(f_j / rho_g))            (G, m)
+        B_ab = sum_g (sum of E_aj over the experts j of g) / T_g * C_gb     (A, A, m)
+        y    = y B                                                          (A, m)
+        p_j  = rho_j * sum_a y_a E_aj                                       (p, m) up to a factor
 
     C has entries of both signs, so entries of p have an absolute accuracy of 1e-12 (1e-6 for scores
     in single precision), not a relative one: enough to find the largest. tau is at most 1, because small
-    masses matter beyond that.
+    entries matter beyond that.
     """
     p, m = shifted.shape
     n_anchors = anchors.inverse.size
+    C = anchors.weights
     f = shifted.astype(np.float64, copy=False)
     E = np.empty((n_anchors, p, m))
     np.multiply(anchors.inverse[:, None, None], f, out=E)
     np.exp(E, out=E)
     S = E.sum(axis=1)
-    T = anchors.weights @ S
-    shares = group_sums(E, groups)
-    shares /= -T
-    minus_B = anchors.weights.T @ shares  # transposed, (A, A, m)
-    system = np.ascontiguousarray(minus_B.transpose(2, 1, 0))
-    diagonal = np.arange(n_anchors)
-    system[:, diagonal, diagonal] += 1
-    u = (S / np.square(S).sum(axis=0)).T
-    system += u[:, :, None] * S.T[:, None, :]
-    y = np.linalg.solve(system, u[:, :, None])[:, :, 0].T
+    T = C @ S
+    minus_shares = group_sums(E, groups)
+    minus_shares /= -T
+    minus_B = C.T @ minus_shares
+    y = _fixed_point(minus_B, S)
     distribution = np.einsum("am,akm->km", y, E)
+    # Where an entry is almost 0, rounding may make it negative.
     np.maximum(distribution, 0, out=distribution)
     distribution *= margins[:, None]
     if tau != 1:
@@ -310,8 +316,22 @@ def anchored_distribution(
     return distribution
 
 
+def _fixed_point(minus_B: FloatArray, S: FloatArray) -> FloatArray:
+    """Return the solution y (A, m) of ``y B = y`` and ``S . y = 1``, given -B (A, A, m) and S (A, m).
+
+    ``I - B`` is singular. Adding the rank-one matrix ``u S^T`` with ``u = S / (S . S)`` makes the system
+    regular, and u as its right-hand side selects the solution with ``S . y = 1``.
+    """
+    system = np.ascontiguousarray(minus_B.transpose(2, 1, 0))
+    diagonal = np.arange(len(S))
+    system[:, diagonal, diagonal] += 1
+    u = (S / np.square(S).sum(axis=0)).T
+    system += u[:, :, None] * S.T[:, None, :]
+    return np.linalg.solve(system, u[:, :, None])[:, :, 0].T
+
+
 def _group_of_expert(groups: list[MarginGroup], p: int) -> IntArray:
-    """Number (p,) of the group of each expert."""
+    """Return the number (p,) of the group of each expert."""
     group_of_expert = np.empty(p, np.intp)
     for number, group in enumerate(groups):
         group_of_expert[group.members] = number
@@ -321,19 +341,20 @@ def _group_of_expert(groups: list[MarginGroup], p: int) -> IntArray:
 def _by_powers(
     shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
-    """Stationary distribution (p, m) by elimination of plain rates.
+    """Return the stationary distribution (p, m) by elimination of plain rates.
 
-    With G groups of experts that share a margin, and masses q of the groups::
+    With G groups of experts that share a margin, which are the states of the chain::
 
-        E_gj = exp(f_j / rho_g)                          powers (G, p, m)
-        T_g  = sum_j E_gj                                totals (G, m)
-        R_gh = sum of E_gj over the experts j of h       rates (G, G, m) from group g to group h
-        p_j  = rho_j * sum_g q_g E_gj                    up to scale
+        E_gj = exp(f_j / rho_g)                              (G, p, m)
+        T_g  = sum_j E_gj                                    (G, m)
+        R_gh = sum of E_gj over the experts j of group h     (G, G, m) rates from g to h
+        q    = stationary masses of the rates R              (G, m)
+        p_j  = rho_j * sum_g q_g E_gj                        (p, m) up to a factor
 
-    Rates are neither divided by ``rho_g`` nor by ``T_g``: a factor of a row of rates only divides the mass
-    of its group, and q is that of these rates. If all margins differ, the experts are the groups and
-    ``sum_g q_g E_gj = q_j T_j``. For tau != 1, ``p_j`` is also multiplied by
-    ``softmax_j(f / rho_j)^(1 - tau)``, which is ``(E_gj / T_g)^(1 - tau)`` for the group g of j.
+    The chain of the module's docstring has the rates ``R_gh / (rho_g T_g)``. That would only multiply q_g
+    by ``rho_g T_g``, by which p would then divide, so it is left out. If all margins differ, every
+    expert is a group and ``sum_g q_g E_gj = q_j T_j``. For tau != 1, ``p_j`` is multiplied
+    by ``softmax_j(f / rho_j)^(1 - tau)``, which is ``(E_gj / T_g)^(1 - tau)`` for the group g of j.
     """
     dtype = shifted.dtype
     p = len(shifted)
@@ -350,24 +371,26 @@ def _by_powers(
     if n_groups < p:
         R = _sums_by_group(E, group_sizes)
     T = R.sum(axis=1)
-    scale = rho[order].astype(dtype)[:, None]
+    factor = rho[order].astype(dtype)[:, None]
     if tau != 1:
         group_of_expert = np.repeat(np.arange(n_groups), group_sizes)
         softmax = E[group_of_expert, np.arange(p)] / T[group_of_expert]
-        scale = scale * softmax ** dtype.type(1 - tau)
+        factor = factor * softmax ** dtype.type(1 - tau)
+    # Where every expert is a group, R is E, which is lost when ``_gth`` overwrites R.
+    q = _gth(R)
     if n_groups < p:
-        ordered = np.einsum("gm,gpm->pm", _gth(R), E)
+        ordered_p = np.einsum("gm,gpm->pm", q, E)
     else:
-        ordered = _gth(R) * T
-    ordered *= scale
-    ordered /= ordered.sum(axis=0)
-    distribution = np.empty_like(ordered)
-    distribution[order] = ordered
+        ordered_p = q * T
+    ordered_p *= factor
+    ordered_p /= ordered_p.sum(axis=0)
+    distribution = np.empty_like(ordered_p)
+    distribution[order] = ordered_p
     return distribution
 
 
 def _sums_by_group(powers: FloatArray, group_sizes: list[int]) -> FloatArray:
-    """Sums (G, G, m) of powers (G, p, m) over the members of each group, which stand side by side."""
+    """Return sums (G, G, m) of powers (G, p, m) over the members of each group, which are side by side."""
     n_groups = len(group_sizes)
     sums = np.empty((n_groups, n_groups, powers.shape[2]), powers.dtype)
     end = 0
@@ -380,12 +403,14 @@ def _sums_by_group(powers: FloatArray, group_sizes: list[int]) -> FloatArray:
 
 
 def _gth(rates: FloatArray) -> FloatArray:
-    """Stationary masses (G, m) of chains with rates (G, G, m), up to scale; ``rates`` is overwritten.
+    """Return the stationary masses (G, m) of m chains with rates (G, G, m), up to a factor per chain.
 
-    Grassmann-Taksar-Heyman elimination. The last state l is removed from the chain, and what went to l is
-    passed on to the states that l leads to::
+    ``rates[g, h]`` leads from state g to state h; the array is overwritten. This is Grassmann-Taksar-Heyman
+    elimination: the last state l is removed from the chain, and what went to l is passed on to the states
+    that l leads to::
 
-        rates[g, h] += rates[g, l] / (sum of rates[l, :l]) * rates[l, h]    for g, h < l
+        leaving_l    = sum of rates[l, :l]
+        rates[g, h] += rates[g, l] / leaving_l * rates[l, h]    for g, h < l
 
     This is repeated until one state is left. The masses then follow in the order of the states: with the
     rates as they were when g was removed,
@@ -409,13 +434,14 @@ def _gth(rates: FloatArray) -> FloatArray:
 def _logarithmic(
     shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
-    """``_by_powers`` with logarithms of rates, for gaps at which plain rates underflow.
+    """Return what ``_by_powers`` does, with logarithms of rates, for scores at which plain rates underflow.
 
-    With masses q of the groups, as they are for rates divided by totals and margins::
+    In its letters, but with rates that are divided by ``rho_g T_g``::
 
-        log softmax_gj = f_j / rho_g - log T_g                                   (G, p, m)
-        log R_gh       = log (sum of softmax_gj over j of h) - log rho_g         (G, G, m)
-        log p_j        = log rho_j + log sum_g (q_g / rho_g * softmax_gj)        up to scale
+        log softmax_gj = f_j / rho_g - log T_g                                       (G, p, m)
+        log R_gh       = log (sum of softmax_gj over j of h) - log rho_g             (G, G, m)
+        q              = stationary masses of the rates R                            (G, m)
+        log p_j        = log rho_j + log sum_g (q_g / rho_g * softmax_gj)            (p, m) up to a constant
     """
     p, m = shifted.shape
     n_groups = len(groups)
@@ -440,10 +466,11 @@ def _logarithmic(
 
 
 def _log_gth(log_rates: FloatArray, best_scores: FloatArray) -> FloatArray:
-    """Logarithms of ``_gth``, from those of rates; ``best_scores`` (G, m) is the best score of each state.
+    """Return the logarithms of the masses (G, m) that ``_gth`` returns, from logarithms of rates (G, G, m).
 
-    The state with the lowest score is eliminated first, and masses are relative to that with the highest:
-    at scores of 1e20 the rounding of logarithms would otherwise swamp the ratios of the states that matter.
+    ``best_scores`` (G, m) is the best score of each state. The state with the lowest is eliminated first,
+    and masses are relative to that with the highest: at scores of 1e20 the rounding of logarithms would
+    otherwise swamp the ratios of the states that matter.
     """
     n_states, _, m = log_rates.shape
     order = np.argsort(-best_scores, axis=0, kind="stable")
@@ -464,7 +491,7 @@ def _log_gth(log_rates: FloatArray, best_scores: FloatArray) -> FloatArray:
 
 
 def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
-    """Stationary distribution (p, m) for the sum over pairs, whose states are the experts.
+    """Return the stationary distribution (p, m) for a pairwise surrogate; the states are the experts.
 
     The rate from k to j is ``Phi_tau'(e^v) e^v / rho_k`` with ``v = (f_j - f_k) / rho_k``; its logarithm is
     ``v - tau * log(1 + e^v) - log rho_k``.
@@ -478,6 +505,6 @@ def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
 
 
 def _normalise_log(log_weights: FloatArray) -> FloatArray:
-    """Weights (p, m) of each sample from their logarithms, scaled to sum to 1."""
+    """Return weights (p, m) from their logarithms, scaled to a sum of 1 per sample."""
     weights = np.exp(log_weights - log_weights.max(axis=0))
     return weights / weights.sum(axis=0)

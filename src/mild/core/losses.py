@@ -1,16 +1,20 @@
 """Losses of scores in NumPy: one value per sample, and analytic gradients.
 
-``scores`` are (n_samples, n_experts). There are three families:
+A router gives every expert a score, and the highest score is chosen. ``scores`` are (n_samples, n_experts).
+Sections are those of the paper: Cortes, Mao, Mohri, Zhong, *Optimized Deferral for Imbalanced Settings*.
+There are three families:
 
-- MILD and TDEF, reward-weighted surrogates of the deferral loss (paper, section 5.3),
-  ``sum_k reward_k * Phi_tau(sum over k' != k of exp((f_k' - f_k) / rho_k))``;
+- MILD and TDEF, smooth surrogates of the cost of the chosen expert (paper, section 5.3),
+  ``sum_k reward_k * Phi_tau(sum over k' != k of exp((f_k' - f_k) / rho_k))``. Here an expert's *reward*
+  is large where its cost is low (``core.costs.rewards``); its *margin* rho_k is a fixed positive number;
 - baselines in which the cheapest expert is the label, all of them cross-entropies of transformed
   scores; ``labels`` are (n_samples,), ``counts`` (n_experts,): how often each expert is cheapest;
 - cost-sensitive margin losses with a label k_i and costs ``c(x_i, k_i, .)`` per sample (paper,
   section 4). ``costs`` are (n_samples, n_experts), 0 at the label; only the label's margin matters.
 
 The public functions check their input. The private ones take arrays stored experts first, (p, m) for p
-experts and m samples: most operations are then on whole rows of m numbers.
+experts and m samples: most operations are then on whole rows of m numbers. A ``MarginGroup`` holds the
+experts that share one margin, so that what depends on the margin alone is computed once per group.
 
 The same functions for torch users, with autograd, are in ``mild.nn``.
 """
@@ -42,8 +46,8 @@ from mild.errors import InvalidInputError, check_option
 # Values (n_samples,), or with return_gradient=True a pair of values and gradient (n_samples, n_experts).
 Result: TypeAlias = Any
 
-# How many powers of scores are held at a time.
-POWERS = 100_000
+# Most entries of the array of exponentials in ``_anchored_logistic``: so many fit into the cache.
+MAX_POWERS = 100_000
 
 
 def mild_loss(
@@ -55,11 +59,14 @@ def mild_loss(
     *,
     asked: ArrayLike | None = None,
 ) -> Result:
-    """MILD loss of each sample, and its gradient on the scores if wanted.
+    """Return the MILD loss of each sample, and optionally its gradient with respect to the scores.
 
     With scores f, rewards c̄ and margins rho, the loss of one sample with the logistic surrogate is::
 
         loss = sum_k c̄_k * log sum_k' exp((f_k' - f_k) / rho_k)
+
+    It is small if the experts with large rewards have the highest scores. With one reward of 1, the others
+    0, and all margins 1, it is the cross-entropy.
 
     Parameters
     ----------
@@ -74,14 +81,15 @@ def mild_loss(
     return_gradient : bool, default=False
         Whether to return the gradient as well.
     asked : array of bool of shape (n_samples, n_experts), default=None
-        False where an expert takes no part in the row. A row without any asked expert has loss 0.
+        False where an expert takes no part in the row, because its cost is not known. None stands for all
+        True. A row without any asked expert has loss 0.
 
     Returns
     -------
     values : array of shape (n_samples,)
         Losses; inf where the true value overflows, never NaN.
     gradient : array of shape (n_samples, n_experts)
-        Gradient of each loss on its scores. Only if ``return_gradient`` is True.
+        Gradient of each loss with respect to its scores. Only if ``return_gradient`` is True.
 
     Examples
     --------
@@ -93,18 +101,22 @@ def mild_loss(
     weights = check_rewards(rewards, f.shape).astype(f.dtype, copy=False)
     rho = check_margins(margins, f.shape[1])
     parsed_surrogate = parse_surrogate(surrogate)
-    # A copy: ``accumulate_loss`` overwrites its scores.
-    f_t = np.array(f.T, order="C")
+    # Names with _t are transposed, (n_experts, n_samples), as ``accumulate_loss`` takes them.
+    # The scores are copied because it overwrites them.
+    scores_t = np.array(f.T, order="C")
     if asked is not None:
         is_asked = float_matrix("asked", asked, f.shape).astype(bool)
-        f_t[~is_asked.T & is_asked.any(axis=1)] = -np.inf
+        # exp(-inf) = 0 takes an expert out of the sum. Not in rows without any asked expert, where the
+        # differences of scores would be NaN: there the rewards of 0 make the loss 0.
+        has_asked_expert = is_asked.any(axis=1)
+        scores_t[~is_asked.T & has_asked_expert] = -np.inf
         weights = np.where(is_asked, weights, 0)
     weights_t = np.ascontiguousarray(weights.T)
     groups = margin_groups(rho)
     if not return_gradient:
-        return accumulate_loss(f_t, weights_t, groups, parsed_surrogate)
-    gradient_t = np.zeros_like(f_t)
-    values = accumulate_loss(f_t, weights_t, groups, parsed_surrogate, gradient_t)
+        return accumulate_loss(scores_t, weights_t, groups, parsed_surrogate)
+    gradient_t = np.zeros_like(scores_t)
+    values = accumulate_loss(scores_t, weights_t, groups, parsed_surrogate, gradient_t)
     return values, np.ascontiguousarray(gradient_t.T)
 
 
@@ -115,7 +127,9 @@ def tdef_loss(
     surrogate: object = "logistic",
     return_gradient: bool = False,
 ) -> Result:
-    """TDEF (Mao, Mohri, Zhong 2023): ``complement`` rewards and all margins 1.
+    """Return the TDEF loss of each sample, and optionally its gradient with respect to the scores.
+
+    TDEF (Mao, Mohri, Zhong 2023) is ``mild_loss`` with the rewards ``1 - cost / scale`` and all margins 1.
 
     Parameters
     ----------
@@ -135,7 +149,7 @@ def tdef_loss(
     values : array of shape (n_samples,)
         Losses.
     gradient : array of shape (n_samples, n_experts)
-        Only if ``return_gradient`` is True.
+        Gradient of each loss with respect to its scores. Only if ``return_gradient`` is True.
     """
     weights = make_rewards(costs, "complement", scale)
     asked = ~np.isnan(float_matrix("costs", costs))
@@ -149,10 +163,24 @@ def accumulate_loss(
     surrogate: Surrogate,
     gradient: FloatArray | None = None,
 ) -> FloatArray:
-    """MILD losses (m,) of arrays stored experts first, (p, m), without validation.
+    """Return the MILD losses of m samples, and add their gradient to ``gradient``.
 
-    ``scores`` are overwritten, and the gradient of the losses is added to ``gradient`` (p, m) if there is
-    one. The score of an expert that was not asked is -inf; its reward must then be 0.
+    Nothing is validated.
+
+    Parameters
+    ----------
+    scores : array of shape (p, m)
+        Overwritten. -inf for an expert that was not asked, whose reward must then be 0.
+    rewards : array of shape (p, m)
+    groups : list of MarginGroup
+        All experts, by their margins.
+    surrogate : Surrogate
+    gradient : array of shape (p, m), default=None
+        The gradient with respect to the scores is added to it. None computes no gradient.
+
+    Returns
+    -------
+    values : array of shape (m,)
     """
     _shift_and_bound(scores, groups, surrogate)
     if surrogate.form == "hinge":
@@ -187,10 +215,13 @@ def _shift_and_bound(scores: FloatArray, groups: list[MarginGroup], surrogate: S
 
 
 class LogSlopes(NamedTuple):
-    """The gradient on scores (p, m) as ``exp(up) - exp(down)``."""
+    """The gradient with respect to scores (p, m), as ``exp(up) - exp(down)``.
 
-    up: FloatArray  # logarithms of what makes the loss grow with a score: it is a rival's
-    down: FloatArray  # logarithms of what makes the loss fall with a score: it is rewarded
+    A higher score of an expert raises the losses of its rivals (``up``) and lowers its own (``down``).
+    """
+
+    up: FloatArray
+    down: FloatArray
 
     @classmethod
     def zeros_like(cls, scores: FloatArray) -> LogSlopes:
@@ -201,41 +232,42 @@ class LogSlopes(NamedTuple):
 def _logistic(
     shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
 ) -> FloatArray:
-    """Logistic loss (m,) of shifted scores f and rewards c̄, both (p, m).
+    """Return the logistic loss (m,) of shifted scores f and rewards c̄, both (p, m).
 
     Experts that share a margin share one log-sum-exp. For a group g of experts with margin rho_g::
 
-        T_g   = sum_j exp(f_j / rho_g)                                      total
-        W_g   = sum of c̄_k over the experts k of g                          weight
-        loss  = sum_g (W_g * log T_g - sum of c̄_k f_k / rho_g over k of g)
+        T_g   = sum_j exp(f_j / rho_g)                                      over all experts j
+        W_g   = sum of c̄_k over the experts k of g
+        loss  = sum_g (W_g * log T_g - sum of c̄_k f_k / rho_g over the experts k of g)
 
         d loss / d f_j = sum_g W_g / (rho_g T_g) * exp(f_j / rho_g)  -  c̄_j / rho_j
+
+    The gradient is added to ``gradient`` (p, m), if there is one.
     """
     values = np.zeros(shifted.shape[1], shifted.dtype)
-    # Written anew for each group, so that no more than one array (p, m) is allocated.
-    z = np.empty_like(shifted)
+    # All steps of all groups write into this array, so that no other one (p, m) is allocated.
+    buffer = np.empty_like(shifted)
     for group in groups:
         inverse = shifted.dtype.type(1 / group.margin)
-        np.multiply(shifted, inverse, out=z)
+        scaled = np.multiply(shifted, inverse, out=buffer)
         if group.members.size == 1:
-            # The index of one expert gives views, and nothing is summed: a list of indices would copy.
+            # An index in place of a list of one index: it gives views, a list would copy.
             members: Any = group.members[0]
             group_rewards = rewards[members]
-            weight = group_rewards
-            rewarded = group_rewards * z[members]
+            W = group_rewards
+            rewarded = group_rewards * scaled[members]
         else:
             members = group.members
             group_rewards = rewards[members]
-            weight = group_rewards.sum(axis=0)
-            rewarded = np.einsum("km,km->m", group_rewards, z[members])
-        np.exp(z, out=z)
-        total = z.sum(axis=0)
-        values += weight * np.log(total) - rewarded
+            W = group_rewards.sum(axis=0)
+            rewarded = np.einsum("km,km->m", group_rewards, scaled[members])
+        powers = np.exp(scaled, out=buffer)
+        T = powers.sum(axis=0)
+        values += W * np.log(T) - rewarded
         if gradient is not None:
-            np.divide(weight, total, out=total)
-            total *= inverse
-            z *= total
-            gradient += z
+            factor = np.divide(W, T, out=T)
+            factor *= inverse
+            gradient += np.multiply(powers, factor, out=buffer)
             gradient[members] -= group_rewards * inverse
     return values
 
@@ -247,50 +279,56 @@ def _anchored_logistic(
     anchors: Anchors,
     gradient: FloatArray | None,
 ) -> FloatArray:
-    """``_logistic`` from powers at the A anchors alone, instead of one exponential per margin.
+    """Return what ``_logistic`` does, with fewer exponentials: for many distinct margins.
 
-    With the weights C (G, A) of the anchors (see ``Anchors``), in the letters of ``_logistic``::
+    The exponentials of all G margins are linear combinations, with weights C (G, A), of those of the A
+    margins that were chosen as anchors (see ``Anchors``). In the letters of ``_logistic``::
 
-        E_aj  = exp(f_j / rho_a)                        powers (A, p, m)
-        T_g   = sum_a C_ga sum_j E_aj                   totals (G, m)
+        E_aj  = exp(f_j / rho_a)                        (A, p, m), the only exponentials
+        T_g   = sum_a C_ga sum_j E_aj                   (G, m)
         loss  = sum_g W_g log T_g - sum_k c̄_k f_k / rho_k
 
-        d loss / d f_j = sum_a (sum_g C_ga W_g / (rho_g T_g)) E_aj  -  c̄_j / rho_j
-
-    The factor in parentheses is ``pull`` (A, m).
+        d loss / d f_j = sum_a factor_a E_aj  -  c̄_j / rho_j
+        factor_a       = sum_g C_ga W_g / (rho_g T_g)   (A, m)
     """
     p, m = shifted.shape
     dtype = shifted.dtype
     n_anchors = anchors.inverse.size
+    C = anchors.weights
     margins = np.array([[group.margin] for group in groups])
-    inverse = np.empty((p, 1), dtype)
-    for group in groups:
-        inverse[group.members] = 1 / group.margin
-    anchor_inverse = anchors.inverse.astype(dtype)[:, None, None]
-    # Samples are done in blocks whose powers stay in cache.
-    block = int(np.clip(POWERS // (n_anchors * p), 8, 1024))
-    powers = np.empty((n_anchors, p, min(block, m)), dtype)
+    inverse_margins = _inverse_margins(groups, p, dtype)
+    inverse_anchors = anchors.inverse.astype(dtype)[:, None, None]
+    # Samples are computed in blocks whose exponentials stay in the cache.
+    block_size = int(np.clip(MAX_POWERS // (n_anchors * p), 8, 1024))
+    buffer = np.empty((n_anchors, p, min(block_size, m)), dtype)
     values = np.empty(m, dtype)
-    for start in range(0, m, block):
-        samples = slice(start, start + block)
+    for start in range(0, m, block_size):
+        samples = slice(start, start + block_size)
         f = shifted[:, samples]
-        E = powers[:, :, : f.shape[1]]
-        np.multiply(anchor_inverse, f, out=E)
+        E = buffer[:, :, : f.shape[1]]
+        np.multiply(inverse_anchors, f, out=E)
         np.exp(E, out=E)
-        # Weights have both signs: double precision keeps the accuracy of single precision.
-        T = anchors.weights @ E.sum(axis=1).astype(np.float64)
-        # The largest shifted score is 0, so that the exact total is at least 1.
+        # C has entries of both signs: only sums in double precision are as accurate as single precision.
+        T = C @ E.sum(axis=1).astype(np.float64)
+        # The largest shifted score is 0, so that the exact T is at least 1.
         np.maximum(T, 1, out=T)
         W = group_sums(rewards[:, samples], groups)
-        scaled_rewards = rewards[:, samples] * inverse
+        scaled_rewards = rewards[:, samples] * inverse_margins
         values[samples] = np.einsum("gm,gm->m", W, np.log(T))
         values[samples] -= np.einsum("km,km->m", scaled_rewards, f)
         if gradient is not None:
-            T *= margins
-            pull = anchors.weights.T @ np.divide(W, T, out=T)
-            gradient[:, samples] += np.einsum("am,akm->km", pull.astype(dtype), E)
+            factor = C.T @ (W / (margins * T))
+            gradient[:, samples] += np.einsum("am,akm->km", factor.astype(dtype), E)
             gradient[:, samples] -= scaled_rewards
     return values
+
+
+def _inverse_margins(groups: list[MarginGroup], p: int, dtype: Any) -> FloatArray:
+    """Return ``1 / rho_k`` (p, 1) of every expert k."""
+    inverse = np.empty((p, 1), dtype)
+    for group in groups:
+        inverse[group.members] = 1 / group.margin
+    return inverse
 
 
 def _comp_sum(
@@ -300,14 +338,21 @@ def _comp_sum(
     tau: float,
     slopes: LogSlopes | None,
 ) -> FloatArray:
-    """Comp-sum loss (m,) for tau != 1 of shifted scores f and rewards c̄, both (p, m).
+    """Return the comp-sum loss (m,) for tau != 1 of shifted scores f and rewards c̄, both (p, m).
 
-    With ``z = f / rho_k``, each expert's loss is a function of the logistic one::
+    For the experts k of a group with margin rho, and ``z = f / rho``::
 
-        ell_k = log sum_j exp(z_j) - z_k
-        loss  = sum_k c̄_k * expm1((1 - tau) * ell_k) / (1 - tau)
+        ell_k    = log_total - z_k    with  log_total = log sum_j exp(z_j)
+        growth_k = (1 - tau) * ell_k
+        loss     = sum_k c̄_k * expm1(growth_k) / (1 - tau)
 
-    The slopes are added to ``slopes``, if there are any.
+    Since ``d growth_k / d z_j = (1 - tau) * (softmax_j(z) - 1[j = k])``, the group adds to the slopes::
+
+        down_k = c̄_k / rho * exp(growth_k)
+        up_j   = sum_k c̄_k / rho * exp(growth_k) * softmax_j(z)
+               = 1 / rho * exp(z_j - tau * log_total) * sum_k c̄_k exp(-(1 - tau) * z_k)
+
+    They are added to ``slopes`` as logarithms, if there are any.
     """
     one_minus_tau = shifted.dtype.type(1 - tau)
     values = np.zeros(shifted.shape[1], shifted.dtype)
@@ -320,20 +365,20 @@ def _comp_sum(
         values += _weighted_or_zero(group_rewards, phi).sum(axis=0)
         if slopes is not None:
             log_margin = np.log(shifted.dtype.type(group.margin))
-            # d loss / d f_k has the term -c̄_k / rho_k * exp(growth_k).
             slopes.down[group.members] = np.log(group_rewards) - log_margin + growth
             exponent = np.where(group_rewards > 0, -one_minus_tau * z[group.members], -np.inf)
             log_sum, pivot = _log_weighted_sum(group_rewards, exponent)
-            # The slopes of the group on the score of j are, as logarithms, with growth_k written out,
-            #     z_j - tau * log_total + log sum_k c̄_k exp(-(1 - tau) * z_k) - log_margin.
             # The pivot is added to z_j first: then equal scores of 1e20 cancel exactly.
-            up = (z + pivot) - tau * log_total + (log_sum - log_margin)
-            np.logaddexp(slopes.up, up, out=slopes.up)
+            log_up = (z + pivot) - tau * log_total + (log_sum - log_margin)
+            np.logaddexp(slopes.up, log_up, out=slopes.up)
     return values
 
 
 def _log_weighted_sum(weights: FloatArray, exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """``log sum_k weights_k * exp(exponent_k - pivot)`` (m,), and the pivot (m,), the largest exponent."""
+    """Return ``log sum_k weights_k * exp(exponent_k - pivot)`` (m,), and the pivot (m,).
+
+    The pivot is the largest exponent, so that nothing overflows.
+    """
     pivot = np.maximum(exponent.max(axis=0), np.finfo(exponent.dtype).min)
     return np.log((weights * np.exp(exponent - pivot)).sum(axis=0)), pivot
 
@@ -345,14 +390,17 @@ def _pairwise(
     tau: float,
     slopes: LogSlopes | None,
 ) -> FloatArray:
-    """Pairwise loss (m,) of scores f and rewards c̄, both (p, m), one expert k at a time.
+    """Return the pairwise loss (m,) of scores f and rewards c̄, both (p, m).
 
-    With ``v_j = (f_j - f_k) / rho_k`` and ``softplus = log(1 + exp(v))``::
+    It compares each expert k with one rival j at a time. With ``v_j = (f_j - f_k) / rho_k`` and
+    ``softplus_j = log(1 + exp(v_j))``::
 
         loss = sum_k c̄_k * sum over j != k of expm1((1 - tau) * softplus_j) / (1 - tau)
 
-    where the fraction is ``softplus_j`` itself at tau = 1. The slope of rival j is
-    ``c̄_k / rho_k * exp(v_j - tau * softplus_j)``; expert k has minus the sum of its rivals' slopes.
+    where the fraction is ``softplus_j`` itself at tau = 1. The term of k and j has the derivative
+    ``slope_j = c̄_k / rho_k * exp(v_j - tau * softplus_j)`` with respect to f_j, and ``-slope_j`` with
+    respect to f_k. Their logarithms are added to ``slopes``, if there are any.
+
     Scores come unshifted: gaps between low experts count here, and a shift by 1e20 would lose them.
     """
     one_minus_tau = scores.dtype.type(1 - tau)
@@ -392,13 +440,15 @@ def _weighted_or_zero(weights: FloatArray, values: FloatArray) -> FloatArray:
 def _hinge(
     shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
 ) -> FloatArray:
-    """Hinge loss (m,) of shifted scores f and rewards c̄, both (p, m), with a subgradient at the kinks.
+    """Return the hinge loss (m,) of shifted scores f and rewards c̄, both (p, m).
 
-    ``loss = sum_k c̄_k * max(0, 1 - (f_k - r_k) / rho_k)`` with r_k the largest score of the others: that
-    of the best expert, or for the best expert itself that of the second best.
+    ``loss = sum_k c̄_k * max(0, 1 - (f_k - r_k) / rho_k)`` with r_k the largest score of the other experts:
+    that of the best expert, or for the best expert itself that of the second best. The gradient, at kinks a
+    subgradient, is added to ``gradient`` (p, m), if there is one.
     """
     p, m = shifted.shape
     if p == 1:
+        # A single expert has no rival.
         return np.zeros(m, shifted.dtype)
     rho = np.empty((p, 1), shifted.dtype)
     for group in groups:
@@ -412,16 +462,20 @@ def _hinge(
     rival = np.where(is_best, others[second, columns], shifted[best, columns])
     violation = np.maximum(1 - (shifted - rival) / rho, 0)
     if gradient is not None:
-        # Each violated expert pulls its own score up and that of its rival down.
-        pull = np.where(violation > 0, rewards / rho, 0)
-        gradient -= pull
-        gradient[second, columns] += pull[best, columns]
-        gradient[best, columns] += pull.sum(axis=0) - pull[best, columns]
+        # An expert k that violates its margin has the slope -c̄_k / rho_k in its own score, and the
+        # opposite one in that of its rival: the second best expert for the best one, the best for others.
+        slope = np.where(violation > 0, rewards / rho, 0)
+        gradient -= slope
+        gradient[second, columns] += slope[best, columns]
+        gradient[best, columns] += slope.sum(axis=0) - slope[best, columns]
     return np.einsum("km,km->m", rewards, violation)
 
 
 def _exp_difference(log_a: FloatArray, log_b: FloatArray) -> FloatArray:
-    """``exp(log_a) - exp(log_b)`` without inf - inf: ``exp(high) * (1 - exp(low - high))``, signed."""
+    """Return ``exp(log_a) - exp(log_b)`` without inf - inf.
+
+    It is ``exp(high) * (1 - exp(low - high))`` for the larger and the lower logarithm, with its sign.
+    """
     high = np.maximum(log_a, log_b)
     low = np.minimum(log_a, log_b)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -436,7 +490,7 @@ def cross_entropy_loss(
     weights: ArrayLike | None = None,
     return_gradient: bool = False,
 ) -> Result:
-    """CE: ``-w_y log softmax_y(f)``; with inverse-frequency weights it is CWCE.
+    """Return the weighted cross-entropy ``-w_y log softmax_y(f)`` of each sample with scores f and label y.
 
     Parameters
     ----------
@@ -476,7 +530,9 @@ def ldam_loss(
     scale: float = 30.0,
     return_gradient: bool = False,
 ) -> Result:
-    """LDAM (Cao et al. 2019): cross-entropy of ``scale * (f - Delta_y at y)``.
+    """Return the LDAM loss (Cao et al. 2019): cross-entropy with larger margins for rarer labels.
+
+    It is the cross-entropy of ``scale * (f_k - Delta_k * 1[k = y])``, with Delta from ``ldam_margins``.
 
     Parameters
     ----------
@@ -519,7 +575,7 @@ def logit_adjusted_loss(
     strength: float = 1.0,
     return_gradient: bool = False,
 ) -> Result:
-    """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``.
+    """Return the logit-adjusted loss (Menon et al. 2021): cross-entropy of ``f + strength * log prior``.
 
     Parameters
     ----------
@@ -554,7 +610,7 @@ def class_dependent_temperature_loss(
     gamma: float = 0.3,
     return_gradient: bool = False,
 ) -> Result:
-    """Class-dependent temperatures (Ye et al. 2020): cross-entropy of ``f_k / T_k``.
+    """Return the loss with class-dependent temperatures (Ye et al. 2020): cross-entropy of ``f_k / T_k``.
 
     Parameters
     ----------
@@ -581,7 +637,7 @@ def class_dependent_temperature_loss(
     return _softmax_loss(f, labels, return_gradient, scale=1 / temperatures(n, gamma))
 
 
-# Scores are left as they are, and labels weigh 1.
+# Defaults of ``_softmax_loss``: scores are left as they are.
 _ONE = np.ones(1)
 _ZERO = np.zeros(1)
 
@@ -595,55 +651,57 @@ def _softmax_loss(
     offset: FloatArray = _ZERO,
     weights: FloatArray | None = None,
 ) -> Result:
-    """Cross-entropy (n,) of transformed scores f (n, p) with labels y (n,), and its gradient on f.
+    """Return the cross-entropy of transformed scores f (n, p), and optionally its gradient.
 
-    ::
+    With labels y (n,), weights w (p,) and ``scale`` and ``offset``, which broadcast to (n, p)::
 
-        z        = scale * (f + offset)
-        loss     = -w_y * log softmax_y(z) = w_y * (log sum_k exp(z_k) - z_y)
-        gradient = w_y * (softmax(z) - 1[k = y]) * scale
+        z              = scale * (f + offset)
+        loss           = -w_y * log softmax_y(z) = w_y * (log sum_k exp(z_k) - z_y)      (n,)
+        d loss / d f_k = w_y * (softmax_k(z) - 1[k = y]) * scale_k                       (n, p)
     """
     y = check_labels(labels, f.shape)
     rows = np.arange(len(f))
-    slope = scale.astype(f.dtype)
-    z = slope * (f + offset.astype(f.dtype))
+    scale = scale.astype(f.dtype)
+    z = scale * (f + offset.astype(f.dtype))
+    # The loss does not depend on this shift, and exp cannot overflow.
     z -= z.max(axis=1, keepdims=True)
-    probability = np.exp(z)
-    total = probability.sum(axis=1)
-    weight = np.ones(1, f.dtype)
+    powers = np.exp(z)
+    total = powers.sum(axis=1)
+    label_weight = np.ones(1, f.dtype)
     if weights is not None:
-        weight = weights[y].astype(f.dtype)
-    values = weight * (np.log(total) - z[rows, y])
+        label_weight = weights[y].astype(f.dtype)
+    values = label_weight * (np.log(total) - z[rows, y])
     if not return_gradient:
         return values
-    probability /= total[:, None]
-    probability[rows, y] -= 1
-    return values, probability * weight[:, None] * slope
+    # Softmax minus the indicator of the label, in place.
+    residual = np.divide(powers, total[:, None], out=powers)
+    residual[rows, y] -= 1
+    return values, residual * label_weight[:, None] * scale
 
 
 def class_weights(counts: ArrayLike) -> FloatArray:
-    """Inverse-frequency weights ``n / (p * n_k)`` over the experts that occur; absent ones get 0."""
+    """Return inverse-frequency weights ``n / (p * n_k)`` for p labels that occur; absent ones get 0."""
     n = float_vector("counts", counts, nonzero=True)
-    present = n > 0
+    occurs = n > 0
     weights = np.zeros_like(n)
-    weights[present] = n.sum() / (present.sum() * n[present])
+    weights[occurs] = n.sum() / (occurs.sum() * n[occurs])
     return weights
 
 
 def floored_counts(counts: ArrayLike, n_experts: int | None = None) -> FloatArray:
-    """Counts with 0 raised to one sample, or to the smallest positive count if that is less."""
+    """Return the counts with 0 raised to 1, or to the smallest positive count if that is less."""
     n = float_vector("counts", counts, n_experts, nonzero=True)
     return np.maximum(n, min(1.0, n[n > 0].min()))
 
 
 def ldam_margins(counts: ArrayLike, max_margin: float = 0.5) -> FloatArray:
-    """``Delta_k`` proportional to ``n_k^(-1/4)`` of floored counts, the largest ``max_margin``."""
+    """Return margins proportional to ``n_k^(-1/4)`` of floored counts; the largest is ``max_margin``."""
     raw = floored_counts(counts) ** -0.25
     return raw * (max_margin / raw.max())
 
 
 def temperatures(counts: ArrayLike, gamma: float = 0.3) -> FloatArray:
-    """Class-dependent temperatures ``(n_max / n_k)^gamma`` of floored counts."""
+    """Return class-dependent temperatures ``(n_max / n_k)^gamma`` of floored counts."""
     n = floored_counts(counts)
     return (n.max() / n) ** gamma
 
@@ -651,7 +709,7 @@ def temperatures(counts: ArrayLike, gamma: float = 0.3) -> FloatArray:
 def resampling_weights(
     labels: ArrayLike, n_experts: int, kind: str, rng: np.random.Generator
 ) -> FloatArray:
-    """Over- or under-sampling as multiplicities (n_samples,): how often each row is drawn.
+    """Return how often each row is drawn (n_samples,) when labels are over- or under-sampled.
 
     ``kind="over"`` keeps every row, and draws more rows of each label with replacement until it has as
     many as the most frequent one. ``"under"`` keeps as many rows of each label as the rarest has.
@@ -675,7 +733,7 @@ def resampling_weights(
 
 
 def cost_sensitive_zero_one(scores: ArrayLike, labels: ArrayLike, costs: ArrayLike) -> FloatArray:
-    """``c(x, k, decision)``: cost of the argmax decision when k is the label.
+    """Return the cost ``c(x, k, decision)`` of choosing the highest score when k is the label.
 
     Parameters
     ----------
@@ -698,9 +756,9 @@ def cost_sensitive_zero_one(scores: ArrayLike, labels: ArrayLike, costs: ArrayLi
 def rho_margin_loss(
     scores: ArrayLike, labels: ArrayLike, costs: ArrayLike, margins: ArrayLike | None = None
 ) -> FloatArray:
-    """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``.
+    """Return the margin loss ``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``.
 
-    It bounds the zero-one loss.
+    It is an upper bound of ``cost_sensitive_zero_one``.
 
     Parameters
     ----------
@@ -732,8 +790,9 @@ def cost_sensitive_loss(
     reduction: str = "max",
     return_gradient: bool = False,
 ) -> Result:
-    """``max (or sum) over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)`` (paper, section 4.2).
+    """Return an upper bound of the cost of choosing another expert than the label (paper, section 4.2).
 
+    For the label k, ``loss = max over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)``, or the sum over k'.
     ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
     surrogate's ``unit`` (log 2 for the logistic) it bounds ``rho_margin_loss``.
 
@@ -765,22 +824,23 @@ def cost_sensitive_loss(
     f, y, c = check_pair_costs(scores, labels, costs)
     rho = check_margins(margins, f.shape[1])
     gaps = _scaled_gaps(f, y, rho)
-    values, slopes = _psi(gaps, parse_surrogate(surrogate))
+    psi, psi_slopes = _psi(gaps, parse_surrogate(surrogate))
     with np.errstate(invalid="ignore", over="ignore"):
-        terms = np.where(c > 0, c * values, 0)
-        term_slopes = np.where(c > 0, c * slopes, 0)
+        # Not c * psi alone, which is NaN where c is 0 and psi overflows.
+        terms = np.where(c > 0, c * psi, 0)
+        slopes = np.where(c > 0, c * psi_slopes, 0)
     if reduction == "max":
         rows = np.arange(len(f))
-        strongest = argmax_last(terms)
-        is_strongest = np.zeros(terms.shape, bool)
-        is_strongest[rows, strongest] = True
-        total = terms[rows, strongest]
-        term_slopes = np.where(is_strongest, term_slopes, 0)
+        largest = argmax_last(terms)
+        is_largest = np.zeros(terms.shape, bool)
+        is_largest[rows, largest] = True
+        values = terms[rows, largest]
+        slopes = np.where(is_largest, slopes, 0)
     else:
-        total = terms.sum(axis=1)
+        values = terms.sum(axis=1)
     if not return_gradient:
-        return total
-    return total, _gradient_of_gaps(term_slopes, y, rho)
+        return values
+    return values, _gradient_of_gaps(slopes, y, rho)
 
 
 def log_sum_loss(
@@ -790,10 +850,13 @@ def log_sum_loss(
     margins: ArrayLike | None = None,
     return_gradient: bool = False,
 ) -> Result:
-    """``log sum over k' != k of (1 + exp((f_k' - f_k) / rho_k))^c(x, k, k')`` (paper, appendix).
+    """Return a loss that is smooth also where ``cost_sensitive_loss`` takes a maximum (paper, appendix).
 
-    The smooth form for costs that depend on the pair. With a single expert there is no rival, and the loss
-    is 0.
+    For the label k::
+
+        loss = log sum over k' != k of (1 + exp((f_k' - f_k) / rho_k))^c(x, k, k')
+
+    With a single expert there is no rival, and the loss is 0.
 
     Parameters
     ----------
@@ -823,22 +886,24 @@ def log_sum_loss(
             return no_loss
         return no_loss, np.zeros_like(f)
     gaps = _scaled_gaps(f, y, rho)
-    terms = c * np.logaddexp(gaps, 0)
-    terms[np.arange(len(f)), y] = -np.inf
-    top = terms.max(axis=1, keepdims=True)
-    share = np.exp(terms - top)
-    total = share.sum(axis=1, keepdims=True)
-    values = (top + np.log(total))[:, 0]
+    # loss = log sum_k' exp(exponent_k'), the label left out, relative to the largest exponent.
+    exponents = c * np.logaddexp(gaps, 0)
+    exponents[np.arange(len(f)), y] = -np.inf
+    largest = exponents.max(axis=1, keepdims=True)
+    powers = np.exp(exponents - largest)
+    total = powers.sum(axis=1, keepdims=True)
+    values = (largest + np.log(total))[:, 0]
     if not return_gradient:
         return values
+    # d loss / d gap_k' = softmax_k'(exponents) * c_k' * sigmoid(gap_k').
     sigmoid = np.exp(-np.logaddexp(-gaps, 0))
-    return values, _gradient_of_gaps(share / total * c * sigmoid, y, rho)
+    return values, _gradient_of_gaps(powers / total * c * sigmoid, y, rho)
 
 
 def check_pair_costs(
     scores: ArrayLike, labels: ArrayLike, costs: ArrayLike
 ) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return scores, labels and costs ``c(x_i, k_i, .)``, checked."""
+    """Return the checked scores (n, p), labels k (n,) and costs ``c(x, k, .)`` (n, p)."""
     f = check_scores(scores)
     y = check_labels(labels, f.shape)
     c = float_matrix("costs", costs, f.shape).astype(f.dtype, copy=False)
@@ -853,12 +918,12 @@ def check_pair_costs(
 
 
 def _scaled_gaps(f: FloatArray, y: IntArray, rho: FloatArray) -> FloatArray:
-    """``(f_k' - f_k) / rho_k`` with k the label."""
+    """Return ``(f_k' - f_k) / rho_k`` (n, p) for the label k and every expert k'."""
     return (f - f[np.arange(len(f)), y][:, None]) / rho[y].astype(f.dtype)[:, None]
 
 
 def _psi(gaps: FloatArray, surrogate: Surrogate) -> tuple[FloatArray, FloatArray]:
-    """``Psi(-gaps)`` and its slope in ``gaps``."""
+    """Return ``Psi(-gaps)`` and its derivative with respect to ``gaps``."""
     if surrogate.form == "hinge":
         return np.maximum(1 + gaps, 0), (gaps > -1).astype(gaps.dtype)
     softplus = np.logaddexp(gaps, 0)
@@ -869,9 +934,10 @@ def _psi(gaps: FloatArray, surrogate: Surrogate) -> tuple[FloatArray, FloatArray
 
 
 def _gradient_of_gaps(gap_slopes: FloatArray, y: IntArray, rho: FloatArray) -> FloatArray:
-    """Gradient (n, p) on scores, from slopes (n, p) in the scaled gaps ``(f_k' - f_k) / rho_k``.
+    """Return the gradient (n, p) with respect to scores, from that with respect to the scaled gaps.
 
-    Every gap pulls the score of the label k the other way; the label's own gap is always 0.
+    The gap of expert k' is ``(f_k' - f_k) / rho_k``: f_k' has the slope ``gap_slopes_k' / rho_k``, and the
+    score f_k of the label has minus the sum of these. The label's own gap is always 0.
     """
     gradient = gap_slopes / rho[y].astype(gap_slopes.dtype)[:, None]
     rows = np.arange(len(gradient))

@@ -1,4 +1,8 @@
-"""Margins: uniform, from theory, grids for tuning, and groups of experts that share one."""
+"""Margins: uniform, from theory, grids for tuning, and groups of experts that share one.
+
+The margin rho_k of expert k is a positive number by which the MILD loss divides differences of scores
+(``core.losses.mild_loss``). Experts that are rarely the best one get small margins.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ NORMS = ("none", "max", "rms")
 def expert_mass(
     costs: ArrayLike, rewards: str = "others", counts: str = "reward", strength: float = 0.5
 ) -> FloatArray:
-    """Mass of each expert, in samples: the ``m_k`` of the margin bound.
+    """Return how many samples speak for each expert: the ``m_k`` of the bound behind ``theory_margins``.
 
     Parameters
     ----------
@@ -48,7 +52,7 @@ def expert_mass(
     Returns
     -------
     mass : array of shape (n_experts,)
-        Mass of each expert.
+        Masses; each sample contributes at most 1 in total.
 
     Examples
     --------
@@ -61,7 +65,7 @@ def expert_mass(
 
 
 def squared_norms(X: Any) -> FloatArray:
-    """Squared Euclidean norm of each row, (n_samples,), of an array or a sparse matrix."""
+    """Return the squared Euclidean norm (n_samples,) of each row of an array or a sparse matrix."""
     if hasattr(X, "multiply"):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).reshape(-1)
     # Not np.square(X), which would copy X.
@@ -76,10 +80,10 @@ def membership(
     strength: float = 0.5,
     means: FloatArray | None = None,
 ) -> FloatArray:
-    """Weight (n_samples, n_experts) with which each sample counts for each expert.
+    """Return the weight (n_samples, n_experts) with which each sample counts for each expert.
 
-    With ``counts="reward"`` it is the reward distribution. With ``counts="best"`` a sample counts only for
-    its cheapest expert, the ``label_of`` these ``means``.
+    With ``counts="reward"`` it is the distribution of the rewards, of the kind ``rewards``. With
+    ``counts="best"`` a sample counts only for its cheapest expert, ``label_of(costs, means)``.
     """
     if counts == "reward":
         distribution = reward_distribution(rewards_of(costs, rewards, scale, strength))
@@ -90,7 +94,7 @@ def membership(
 
 
 def uniform_margins(n_experts: int, total: float | None = None) -> FloatArray:
-    """All margins equal, summing to ``total`` (default: the number of experts)."""
+    """Return equal margins (n_experts,) that sum to ``total``, by default the number of experts."""
     return np.full(n_experts, _checked_total(total, n_experts) / n_experts)
 
 
@@ -100,9 +104,9 @@ def theory_margins(
     total: float | None = None,
     share_below: float = 0.0,
 ) -> FloatArray:
-    """Margins that minimise the complexity term of the bound for a fixed sum.
+    """Return the margins that minimise the complexity term of the paper's margin bound (section 4.2).
 
-    ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, summing to ``total`` (paper, section 4.2).
+    ``rho_k`` is proportional to ``(m_k * X_k^2)^(1/3)``, and the margins sum to ``total``.
 
     Parameters
     ----------
@@ -126,26 +130,28 @@ def theory_margins(
     >>> theory_margins([8, 1])
     array([1.33333333, 0.66666667])
     """
-    weights = float_vector("mass", mass, nonzero=True)
+    m = float_vector("mass", mass, nonzero=True)
     check_number("share_below", share_below, "lie in [0, 1]")
-    floor = min(1.0, weights[weights > 0].min())
-    weights = np.maximum(weights, floor)
-    small = weights < share_below * weights.sum()
-    if small.any():
-        weights = np.where(small, weights[small].mean(), weights)
+    # A margin must be positive also where the mass is 0.
+    smallest_positive = m[m > 0].min()
+    m = np.maximum(m, min(1.0, smallest_positive))
+    is_rare = m < share_below * m.sum()
+    if is_rare.any():
+        m = np.where(is_rare, m[is_rare].mean(), m)
     if norms is not None:
-        feature_norms = float_vector("norms", norms, weights.size, positive=True)
-        weights = weights * np.square(feature_norms)
-    raw = np.cbrt(weights)
-    return raw * (_checked_total(total, weights.size) / raw.sum())
+        X = float_vector("norms", norms, m.size, positive=True)
+        m = m * np.square(X)
+    proportional = np.cbrt(m)
+    return proportional * (_checked_total(total, m.size) / proportional.sum())
 
 
 @dataclass(frozen=True)
 class MarginGrid:
-    """Margin vectors to try."""
+    """Margin vectors to try in a search; iterating over it gives arrays (n_experts,)."""
 
     margins: tuple[tuple[float, ...], ...]
-    dropped: int = 0  # vectors left out, because an entry is not positive or there were too many
+    # Number of vectors that were left out, because an entry is not positive or there were too many.
+    dropped: int = 0
 
     def __iter__(self) -> Iterator[FloatArray]:
         return (np.array(entry) for entry in self.margins)
@@ -157,11 +163,25 @@ class MarginGrid:
 def ratio_grid(
     center: ArrayLike, factors: ArrayLike = (0.5, 1.0, 2.0), limit: int = 81
 ) -> MarginGrid:
-    """Neighbours of ``center`` in the p - 1 ratios, the sum kept.
+    """Return margin vectors around ``center`` with other ratios between the margins, and the same sum.
 
-    The first margin stays, every other is multiplied by each factor, and the vector is scaled back to
-    its sum: for a linear router the scale is redundant with the regularisation. Beyond ``limit``
-    vectors one margin is changed at a time, and the last ones are dropped if these are still too many.
+    The first margin is kept, each of the others is multiplied by one of the factors, in every combination,
+    and the vector is scaled back to the sum of ``center``: for a linear router the scale is redundant with
+    the regularisation. If that makes more than ``limit`` vectors, one margin is changed at a time.
+
+    Parameters
+    ----------
+    center : array of shape (n_experts,)
+        Positive margins to start from.
+    factors : array, default=(0.5, 1.0, 2.0)
+        Positive factors of the margins.
+    limit : int, default=81
+        Largest number of vectors; further ones are dropped.
+
+    Returns
+    -------
+    grid : MarginGrid
+        Distinct margin vectors, and the number of those that were dropped.
 
     Examples
     --------
@@ -174,21 +194,21 @@ def ratio_grid(
             f"max_margins (limit) must be an integer of at least 1; got {limit!r}.",
             parameter="limit",
         )
-    base = check_margins(center, np.asarray(center).size)
+    center_margins = check_margins(center, np.asarray(center).size)
     checked_factors = check_margins(factors, np.asarray(factors).size)
-    distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
-    for change in _factor_vectors(checked_factors, base.size, limit):
-        vector = base * change
-        vector *= base.sum() / vector.sum()
-        # Logarithms of shares: a margin of 1e-13 differs from its half, whatever the sum is.
+    # By rounded logarithms of shares: a margin of 1e-13 differs from its half, whatever the sum is.
+    vector_of_shares: dict[tuple[float, ...], tuple[float, ...]] = {}
+    for factor_vector in _factor_vectors(checked_factors, center_margins.size, limit):
+        vector = center_margins * factor_vector
+        vector *= center_margins.sum() / vector.sum()
         log_shares = np.round(np.log(vector) - np.log(vector.sum()), 9)
-        distinct.setdefault(tuple(log_shares.tolist()), tuple(vector.tolist()))
-    vectors = tuple(distinct.values())
+        vector_of_shares.setdefault(tuple(log_shares.tolist()), tuple(vector.tolist()))
+    vectors = tuple(vector_of_shares.values())
     return MarginGrid(vectors[:limit], dropped=max(0, len(vectors) - limit))
 
 
 def _factor_vectors(factors: FloatArray, n_experts: int, limit: int) -> Iterator[FloatArray]:
-    """Factors (n_experts,) of all margins: every combination, or beyond ``limit`` one margin at a time."""
+    """Yield factors (n_experts,): all combinations, or beyond ``limit`` those that change one margin."""
     if len(factors) ** (n_experts - 1) <= limit:
         for combination in itertools.product(factors, repeat=n_experts - 1):
             yield np.array((1.0, *combination))
@@ -203,7 +223,7 @@ def _factor_vectors(factors: FloatArray, n_experts: int, limit: int) -> Iterator
 
 
 def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> MarginGrid:
-    """The paper's grid: ``step`` on ``[rho* - radius, rho* + radius]`` for every expert.
+    """Return the paper's grid: ``[rho* - radius, rho* + radius]`` in steps of ``step`` for every expert.
 
     Unlike in the paper, vectors with entries that are not positive are dropped.
     """
@@ -228,7 +248,7 @@ def paper_grid(center: ArrayLike, step: float = 1.0, radius: float = 5.0) -> Mar
 
 
 def _checked_total(total: float | None, n_experts: int) -> float:
-    """The sum of the margins, by default the number of experts."""
+    """Return the sum that margins are scaled to, by default the number of experts."""
     if total is None:
         return float(n_experts)
     if not (np.isfinite(float(total)) and float(total) > 0):
@@ -244,9 +264,10 @@ class MarginGroup(NamedTuple):
 
 
 class Anchors(NamedTuple):
-    """A few of G margins, from whose powers those of all others are computed.
+    """A of G margins, the *anchors*, whose exponentials approximate those of all G margins.
 
-    With rho_g the G margins and rho_a those of the A anchors among them::
+    Losses and decisions need ``exp(f_j / rho_g)`` of every score f_j, relative to the largest one, and
+    every margin rho_g. With many margins it is cheaper to compute it for the anchors rho_a alone, because::
 
         exp(-x / rho_g) = sum_a weights[g, a] * exp(-x / rho_a)    for every x >= 0
 
@@ -256,12 +277,12 @@ class Anchors(NamedTuple):
     """
 
     members: IntArray  # (A,) indices of the anchors among the margins
-    inverse: FloatArray  # (A,) one over the margin of each anchor
+    inverse: FloatArray  # (A,) 1 / rho_a
     weights: FloatArray  # (G, A) float64
 
 
 def margin_groups(margins: FloatArray) -> list[MarginGroup]:
-    """Distinct margins in rising order, each with the experts that have it."""
+    """Return the distinct margins in rising order, each with the experts that have it."""
     distinct, group_of_expert = np.unique(margins, return_inverse=True)
     groups = []
     for number, margin in enumerate(distinct):
@@ -270,7 +291,7 @@ def margin_groups(margins: FloatArray) -> list[MarginGroup]:
 
 
 def group_sums(values: FloatArray, groups: list[MarginGroup]) -> FloatArray:
-    """Values (..., p, m) of experts, summed over the experts of each group: (..., G, m)."""
+    """Return values (..., p, m) of experts summed over the experts of each group, (..., G, m)."""
     # Most groups have one member: their rows are taken all at once, the others are corrected.
     first_members = [group.members[0] for group in groups]
     sums = values[..., first_members, :]
@@ -283,13 +304,13 @@ def group_sums(values: FloatArray, groups: list[MarginGroup]) -> FloatArray:
 # With fewer margins than this, anchors never save work.
 FEWEST = 16
 # Nor do they if there are more of them than this share of the margins.
-WORTH = 0.6
+MAX_ANCHOR_SHARE = 0.6
 # Ratio of the largest margin to the smallest up to which the grid of ``_choose_anchors`` is dense enough.
 WIDEST = 1e4
 
 
 def find_anchors(groups: list[MarginGroup], dtype: DTypeLike) -> Anchors | None:
-    """Anchors of distinct margins for numbers of ``dtype``; None where they would not save work.
+    """Return anchors of the margins for numbers of ``dtype``, or None where they would not save work.
 
     Examples
     --------
@@ -312,39 +333,55 @@ def find_anchors(groups: list[MarginGroup], dtype: DTypeLike) -> Anchors | None:
 
 @lru_cache(maxsize=32)
 def _choose_anchors(margins: tuple[float, ...], accuracy: float) -> Anchors | None:
-    """Anchors for margins in rising order, by pivoted Gram-Schmidt orthogonalisation.
+    """Return anchors for margins in rising order, or None if there would be too many.
 
-    The columns of ``table`` (n_points, G) are ``exp(-x * steepness_g)`` on a grid of x, where margins are
-    relative to the smallest one. The column that is approximated worst by the anchors so far becomes the
-    next anchor, until all are within ``accuracy``. The weights then solve the least-squares problem
+    With ``s_g = margins[0] / margins[g]`` and a grid of points x >= 0, the columns of ``table``
+    (n_points, G) are ``exp(-x * s_g)``. Anchors are columns whose linear combinations approximate all
+    others within ``accuracy``; the weights solve the least-squares problem::
 
-        table[:, members] @ weights.T = table.
+        table[:, members] @ weights.T = table
 
-    None if more than the share WORTH of the margins would be needed, or the weights are not accurate.
+    None is returned if that takes more than the share ``MAX_ANCHOR_SHARE`` of the columns, or if the
+    weights are not accurate.
     """
-    steepness = margins[0] / np.array(margins)
-    max_anchors = int(WORTH * steepness.size)
-    # Beyond the last point even the flattest column is below the accuracy.
-    x = np.append(0, np.geomspace(1e-3, -1.2 * np.log(accuracy) / steepness[-1], 300))
-    table = np.exp(-np.outer(x, steepness))
-    residual = table.copy()
-    basis = np.empty((x.size, max_anchors))  # orthonormal columns
-    members: list[int] = []
-    while np.abs(residual).max() > accuracy:
-        n_anchors = len(members)
-        if n_anchors == max_anchors:
-            return None
-        worst = int(np.square(residual).sum(axis=0).argmax())
-        members.append(worst)
-        # The residual is orthogonal to the basis up to rounding; a second projection removes that.
-        direction = residual[:, worst].copy()
-        direction -= basis[:, :n_anchors] @ (basis[:, :n_anchors].T @ direction)
-        basis[:, n_anchors] = direction / np.linalg.norm(direction)
-        residual -= np.outer(basis[:, n_anchors], basis[:, n_anchors] @ residual)
-    basis = basis[:, : len(members)]
+    s = margins[0] / np.array(margins)
+    # At the last point even the column that falls most slowly is below the accuracy.
+    last_point = -1.2 * np.log(accuracy) / s[-1]
+    x = np.append(0, np.geomspace(1e-3, last_point, 300))
+    table = np.exp(-np.outer(x, s))
+    pivots = _pivot_columns(table, int(MAX_ANCHOR_SHARE * s.size), accuracy)
+    if pivots is None:
+        return None
+    members, basis = pivots
+    # In the basis of the anchors, which is better conditioned than the normal equations.
     weights = np.linalg.solve(basis.T @ table[:, members], basis.T @ table).T
     # An anchor is exactly itself.
     weights[members] = np.eye(len(members))
     if np.abs(table[:, members] @ weights.T - table).max() > 10 * accuracy:
         return None
     return Anchors(np.array(members), 1 / np.array(margins)[members], weights)
+
+
+def _pivot_columns(
+    table: FloatArray, max_columns: int, accuracy: float
+) -> tuple[list[int], FloatArray] | None:
+    """Return A columns of a table that span all columns within ``accuracy``, or None if A > max_columns.
+
+    By pivoted Gram-Schmidt orthogonalisation: the column that is approximated worst by those selected so
+    far is selected next. Also returned is an orthonormal basis (n_points, A) of the selected columns.
+    """
+    residual = table.copy()
+    basis = np.empty((len(table), max_columns))
+    selected: list[int] = []
+    while np.abs(residual).max() > accuracy:
+        n_selected = len(selected)
+        if n_selected == max_columns:
+            return None
+        worst = int(np.square(residual).sum(axis=0).argmax())
+        selected.append(worst)
+        # The residual is orthogonal to the basis up to rounding; a second projection removes that.
+        direction = residual[:, worst].copy()
+        direction -= basis[:, :n_selected] @ (basis[:, :n_selected].T @ direction)
+        basis[:, n_selected] = direction / np.linalg.norm(direction)
+        residual -= np.outer(basis[:, n_selected], basis[:, n_selected] @ residual)
+    return selected, basis[:, : len(selected)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-# If a response says "answer" more often than this, only the last ones are read.
-MOST_MARKERS = 20
-# Characters behind such a word in which its number is looked for.
+# If a response has "answer" more often than this, only the last ones are read.
+MAX_MARKERS = 20
+# Number of characters behind such a word in which its number is looked for.
 NEAR = 1000
 
 # The last one counts: a model that thinks aloud names its answer at the end.
@@ -32,7 +32,7 @@ _NUMBER = re.compile(
 
 
 def extract_number(response: str) -> list[Fraction]:
-    """Values of the number that a response gives as its answer; empty if there is none.
+    """Return the values of the number that a response gives as its answer; empty if there is none.
 
     It is the number in the last ``\\boxed{...}``; else the one after the last "answer:", "answer is" or
     "####" (behind the last "=" of that line, if there is one); else the last number. Thousands may be
@@ -48,7 +48,7 @@ def extract_number(response: str) -> list[Fraction]:
     for boxed in reversed(_BOXED.findall(text)):
         if numbers := numbers_in(boxed):
             return numbers[-1]
-    for marker in reversed(list(_MARKER.finditer(text))[-MOST_MARKERS:]):
+    for marker in reversed(list(_MARKER.finditer(text))[-MAX_MARKERS:]):
         line = text[marker.end() : marker.end() + NEAR].lstrip().split("\n", 1)[0]
         # The whole line if it has no "=".
         behind_equals = line.rpartition("=")[2]
@@ -60,7 +60,7 @@ def extract_number(response: str) -> list[Fraction]:
 
 
 def numbers_in(text: str) -> list[list[Fraction]]:
-    """Values of every number in a text, in order.
+    """Return the values of each number in a text, in order.
 
     >>> numbers_in("1 1/2 cups, 2e3 grains, 5%")
     [[Fraction(3, 2)], [Fraction(2000, 1)], [Fraction(5, 1), Fraction(1, 20)]]
@@ -82,12 +82,12 @@ def is_number_text(text: str) -> bool:
     return _NUMBER.fullmatch(_cleaned(text).strip()) is not None
 
 
-def same_number(found: list[Fraction], wanted: list[Fraction], tolerance: float) -> bool:
-    """Whether any value is within ``tolerance * max(1, |wanted|)`` of a wanted one."""
+def same_number(values: list[Fraction], correct: list[Fraction], tolerance: float) -> bool:
+    """Return whether any value v is within ``tolerance * max(1, |c|)`` of any correct value c."""
     exact_tolerance = Fraction(tolerance)
-    for target in wanted:
-        bound = exact_tolerance * max(Fraction(1), abs(target))
-        if any(abs(value - target) <= bound for value in found):
+    for correct_value in correct:
+        max_difference = exact_tolerance * max(Fraction(1), abs(correct_value))
+        if any(abs(value - correct_value) <= max_difference for value in values):
             return True
     return False
 

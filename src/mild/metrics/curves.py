@@ -1,4 +1,8 @@
-"""Quality against price: the trade-off curve, the frontier, and RouteLLM's curve for two experts."""
+"""Quality against price: the trade-off curve, the frontier, and RouteLLM's curve for two experts.
+
+A router that estimates error and price of every expert can be set to any exchange rate between the two. The
+curves here show what each setting does: its mean error and its mean price.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from mild.metrics.rows import known_rows, number_vector
 
 
 def prices_unused(prices: str) -> str:
-    """Sentences for a loss that leaves out known prices; ``prices`` is the one that says what these are."""
+    """Return a remark for users whose loss leaves out prices; ``prices`` is a sentence about these."""
     return (
         f"Dollars are not part of the loss. {prices} To save dollars, tune with a target, such as "
         "keep_quality=1.0 for the quality of the best expert, or count them in the loss with "
@@ -36,9 +40,9 @@ def tradeoff_choices(
     weights: ArrayLike,
     ranks: IntArray | None = None,
 ) -> IntArray:
-    """Expert (n_samples, m) of least expected error plus t times expected price, for each of m weights t.
+    """Return the expert with the least expected error plus t times expected price, for m weights t.
 
-    Ties are those of ``cheapest_expected``.
+    The indices are (n_samples, m). Ties are decided as by ``cheapest_expected``, with the same ``ranks``.
 
     >>> tradeoff_choices(np.array([[0.1, 0.4]]), np.array([[2.0, 1.0]]), [0.0, 1.0])
     array([[0, 1]])
@@ -52,7 +56,17 @@ def tradeoff_choices(
 
 @dataclass(frozen=True, eq=False)
 class FrontierPoint:
-    """Mean error and price of the chosen experts, and shares (n_experts,), at one price weight."""
+    """What a router does at one price weight.
+
+    Attributes
+    ----------
+    weight : float
+        The price weight, in errors per unit of price.
+    error, price : float
+        Mean error and mean price of the chosen experts.
+    shares : array of shape (n_experts,)
+        Share of the rows that each expert gets.
+    """
 
     weight: float
     error: float
@@ -68,19 +82,31 @@ def frontier(
     weights: ArrayLike,
     missing: str = "error",
 ) -> tuple[FrontierPoint, ...]:
-    """Mean error and mean price of one router's estimates, one point per price weight.
+    """Return the mean error and the mean price of a router at each of several price weights.
 
-    At weight w each row goes to ``argmin_k expected_errors_ik + w * expected_prices_ik``, ties to
-    the highest index (a router's rule); the point holds the means of ``errors`` and ``prices``.
+    At weight w row i goes to the expert ``argmin_k expected_errors_ik + w * expected_prices_ik``, with ties
+    to the highest index. The point of w holds the means of ``errors`` and ``prices`` of these experts.
 
     Parameters
     ----------
-    expected_errors : (n_samples, n_experts) array, what the router expects
-    expected_prices : (n_samples, n_experts) array, or (n_experts,) when the same for all rows
-    errors : (n_samples, n_experts) array, what happened; NaN where an expert was never asked
-    prices : (n_samples, n_experts) or (n_experts,) array, what was paid; NaN as above
-    weights : (n_weights,) non-negative price weights, in errors per unit of price
-    missing : "error" or "skip", as in ``deferral_loss``
+    expected_errors : array of shape (n_samples, n_experts)
+        Estimates of the router.
+    expected_prices : array of shape (n_samples, n_experts)
+        Estimates of the router; (n_experts,) if they are the same for all rows.
+    errors : array of shape (n_samples, n_experts)
+        Actual errors; NaN where an expert was never asked.
+    prices : array of shape (n_samples, n_experts)
+        Actual prices; NaN where an expert was never asked; (n_experts,) if they are the same for all rows.
+    weights : array of shape (n_weights,)
+        Non-negative price weights, in errors per unit of price.
+    missing : {"error", "skip"}, default="error"
+        What to do with rows whose chosen expert was never asked: refuse them, or leave them out of the
+        means.
+
+    Returns
+    -------
+    points : tuple of FrontierPoint
+        One point per weight, in their order.
 
     Examples
     --------
@@ -91,50 +117,70 @@ def frontier(
     0.25 0.0 2.0 [0.5, 0.5]
     1.0 0.5 1.0 [0.0, 1.0]
     """
-    guess = _matrix("expected_errors", expected_errors)
-    shape = (len(guess), guess.shape[1])
-    if shape[0] == 0:
+    error_estimates = float_matrix("expected_errors", expected_errors)
+    error_estimates = error_estimates.astype(np.float64, copy=False)
+    _check_finite("expected_errors", error_estimates)
+    n_samples, n_experts = error_estimates.shape
+    if n_samples == 0:
         raise invalid("expected_errors", "must have at least one row; got 0.")
-    guess_price = _matrix("expected_prices", expected_prices, shape)
-    error = _matrix("errors", errors, shape, may_miss=True)
-    price = _matrix("prices", prices, shape, may_miss=True)
-    grid = number_vector("weights", weights)
-    if (grid < 0).any():
-        raise invalid("weights", f"must be non-negative; got {grid.min():g}.")
-    rows = np.arange(shape[0])
+    shape = (n_samples, n_experts)
+    price_estimates = _broadcast_matrix("expected_prices", expected_prices, shape)
+    _check_finite("expected_prices", price_estimates)
+    actual_errors = _broadcast_matrix("errors", errors, shape)
+    _check_finite_or_nan("errors", actual_errors)
+    actual_prices = _broadcast_matrix("prices", prices, shape)
+    _check_finite_or_nan("prices", actual_prices)
+    price_weights = number_vector("weights", weights)
+    if (price_weights < 0).any():
+        raise invalid("weights", f"must be non-negative; got {price_weights.min():g}.")
+    rows = np.arange(n_samples)
     points = []
-    for weight in grid:
-        chosen = tradeoff_choices(guess, guess_price, [weight])[:, 0]
-        lost, paid = error[rows, chosen], price[rows, chosen]
-        known = known_rows(lost + paid, missing)
-        means = float(lost[known].mean()), float(paid[known].mean())
-        points.append(FrontierPoint(float(weight), *means, expert_shares(chosen, shape[1])))
+    for weight in price_weights:
+        chosen = tradeoff_choices(error_estimates, price_estimates, [weight])[:, 0]
+        chosen_errors = actual_errors[rows, chosen]
+        chosen_prices = actual_prices[rows, chosen]
+        averaged = known_rows(chosen_errors + chosen_prices, missing)
+        point = FrontierPoint(
+            weight=float(weight),
+            error=float(chosen_errors[averaged].mean()),
+            price=float(chosen_prices[averaged].mean()),
+            shares=expert_shares(chosen, n_experts),
+        )
+        points.append(point)
     return tuple(points)
 
 
-def _matrix(
-    name: str, values: ArrayLike, shape: tuple[int, int] | None = None, may_miss: bool = False
-) -> FloatArray:
-    """Return ``values`` as float64 of ``shape``; a vector, one value per expert, is broadcast."""
-    if shape is None:
-        array = float_matrix(name, values)
-    elif np.ndim(values) == 1:
+def _broadcast_matrix(name: str, values: ArrayLike, shape: tuple[int, int]) -> FloatArray:
+    """Return values as float64 of a shape (n_samples, n_experts), to which (n_experts,) is broadcast."""
+    if np.ndim(values) == 1:
         array = float_matrix(name, np.asarray(values)[None], (1, shape[1]))
     else:
         array = float_matrix(name, values, shape)
-    bad = np.isinf(array) if may_miss else ~np.isfinite(array)
-    known = ", or NaN where an expert was never asked" if may_miss else ""
-    check_entries(name, array, bad, f"be finite{known}")
-    array = array.astype(np.float64, copy=False)
-    return array if shape is None else np.broadcast_to(array, shape)
+    return np.broadcast_to(array.astype(np.float64, copy=False), shape)
+
+
+def _check_finite(name: str, array: FloatArray) -> None:
+    check_entries(name, array, ~np.isfinite(array), "be finite")
+
+
+def _check_finite_or_nan(name: str, array: FloatArray) -> None:
+    rule = "be finite, or NaN where an expert was never asked"
+    check_entries(name, array, np.isinf(array), rule)
 
 
 @dataclass(frozen=True, eq=False)
 class TwoExpertCurve:
-    """Quality against the share of rows sent to the strong expert, linear between thresholds.
+    """Mean quality against the share of rows that go to the stronger of two experts.
 
     These are the metrics of RouteLLM (Ong et al. 2024, arXiv:2406.18665), on the exact curve instead
-    of a grid of ten shares. ``strong_share`` (m,) rises from 0 to 1; ``quality`` (m,) is the mean there.
+    of a grid of ten shares. Between its points the curve is linear.
+
+    Attributes
+    ----------
+    strong_share : array of shape (m,)
+        Shares of the rows, rising from 0 to 1.
+    quality : array of shape (m,)
+        Mean quality over all rows at each share.
     """
 
     strong_share: FloatArray
@@ -147,7 +193,7 @@ class TwoExpertCurve:
 
     @property
     def auc(self) -> float:
-        """Area under the quality over strong-call shares from 0 to 1."""
+        """Area under ``quality`` over ``strong_share``, which is the mean quality over all shares."""
         return _area(self.strong_share, self.quality)
 
     @property
@@ -156,34 +202,43 @@ class TwoExpertCurve:
         return _area(self.strong_share, self.pgr)
 
     def cpt(self, level: float) -> float:
-        """Call-performance threshold: the smallest strong-call share with ``pgr >= level``.
+        """Return the call-performance threshold: the smallest strong share with ``pgr >= level``.
 
-        RouteLLM reports levels 0.2, 0.5 and 0.8. Between thresholds the share is interpolated.
+        RouteLLM reports levels 0.2, 0.5 and 0.8. Between points the share is interpolated.
         """
         check_number("level", level, "lie in [0, 1]")
-        recovered = self.pgr
-        reached = int(np.argmax(recovered >= level))
-        if reached == 0:
+        pgr = self.pgr
+        after = int(np.argmax(pgr >= level))
+        if after == 0:
             return float(self.strong_share[0])
-        before = reached - 1
-        part = (level - recovered[before]) / (recovered[reached] - recovered[before])
-        step = self.strong_share[reached] - self.strong_share[before]
-        return float(self.strong_share[before] + part * step)
+        before = after - 1
+        fraction = (level - pgr[before]) / (pgr[after] - pgr[before])
+        gap = self.strong_share[after] - self.strong_share[before]
+        return float(self.strong_share[before] + fraction * gap)
 
 
 def two_expert_curve(
     preference_for_strong: ArrayLike, quality_weak: ArrayLike, quality_strong: ArrayLike
 ) -> TwoExpertCurve:
-    """Quality at every share of strong calls, as rows go to the strong expert by decreasing preference.
+    """Return the mean quality at every share of rows that a router sends to the stronger of two experts.
 
-    ``quality(t) = mean_i of (quality_strong_i if preference_i >= t else quality_weak_i)`` for every
-    threshold t. Only the order of the preferences matters; rows whose preferences are equal, or differ by
-    rounding only, move together.
+    Row i goes to the strong expert if its preference is at least a threshold t::
+
+        quality(t) = mean_i of (quality_strong_i if preference_i >= t else quality_weak_i)
+
+    The curve has a point for every t. Only the order of the preferences matters; rows whose preferences
+    are equal, or differ by rounding only, always go to the same expert.
 
     Parameters
     ----------
-    preference_for_strong : (n_samples,) array, larger where the strong expert is needed more
-    quality_weak, quality_strong : (n_samples,) arrays, higher is better
+    preference_for_strong : array of shape (n_samples,)
+        Larger where the strong expert is needed more.
+    quality_weak, quality_strong : arrays of shape (n_samples,)
+        Quality of the answer of each expert; higher is better.
+
+    Returns
+    -------
+    curve : TwoExpertCurve
 
     Examples
     --------
@@ -216,13 +271,15 @@ def two_expert_curve(
     is_last_of_tie = np.append(sorted_ranks[1:] != sorted_ranks[:-1], True)
     # Numbers of rows that can be sent to the strong expert without separating ties.
     n_strong = np.append(0, np.flatnonzero(is_last_of_tie) + 1)
-    gain_by_rows = np.append(0.0, np.cumsum((strong - weak)[order]))
-    quality = weak.mean() + gain_by_rows[n_strong] / len(weak)
+    # Entry j: by how much the total quality is higher if the first j rows go to the strong expert.
+    total_gain = np.append(0.0, np.cumsum((strong - weak)[order]))
+    quality = weak.mean() + total_gain[n_strong] / len(weak)
     # Cumulative sums round, but the curve must end exactly at the quality of the strong expert.
     quality[-1] = strong.mean()
     return TwoExpertCurve(n_strong / len(weak), quality)
 
 
 def _area(x: FloatArray, y: FloatArray) -> float:
+    """Return the area under the points (x, y) by the trapezoidal rule."""
     # numpy 1.26 has no np.trapezoid.
     return float(np.diff(x) @ (y[1:] + y[:-1]) / 2)

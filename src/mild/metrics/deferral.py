@@ -1,8 +1,8 @@
-"""Numbers of learning to defer: who was right, how often the classifier decided, and calibration.
+"""Metrics of learning to defer: who was right, how often the classifier decided, and calibration.
 
-A classifier gives a class for every row, and a system keeps the row or defers it to an expert.
-``deferred_to`` (n_samples,) holds the index of the expert that is asked, or -1 (``KEPT``) where the
-classifier decides.
+In learning to defer, a classifier predicts a class for every row, and the system either keeps the row,
+which means that it gives this class, or defers it to an expert. ``deferred_to`` (n_samples,) holds the
+index of the expert that is asked, or -1 (``KEPT``) where the classifier decides.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from mild.metrics.rows import check_draws, number_vector
 
 #: In ``deferred_to``: the classifier decides.
 KEPT = -1
-# Points of the common axis on which curves are averaged.
-GRID = 101
+# Number of coverages at which curves are averaged.
+N_COVERAGES = 101
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class DeferralSummary:
 
 
 def expert_correctness(y: ArrayLike, experts: ArrayLike) -> BoolArray:
-    """Whether each expert's answer is the class: (n_samples, n_experts).
+    """Return whether each expert's answer is the true class.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def expert_correctness(y: ArrayLike, experts: ArrayLike) -> BoolArray:
 
     Returns
     -------
-    (n_samples, n_experts) array
+    (n_samples, n_experts) boolean array
 
     Examples
     --------
@@ -98,11 +98,11 @@ def expert_correctness(y: ArrayLike, experts: ArrayLike) -> BoolArray:
 def deferral_summary(
     y: ArrayLike, predicted: ArrayLike, deferred_to: ArrayLike, experts: ArrayLike
 ) -> DeferralSummary:
-    """System accuracy, coverage, and the accuracy of the classifier and of the experts on their rows.
+    """Return accuracy and coverage of a system that defers, and the accuracy of each side on its rows.
 
     Parameters
     ----------
-    y : (n_samples,) array of classes
+    y : (n_samples,) array of true classes
     predicted : (n_samples,) array of the classifier's classes, also where it does not decide
     deferred_to : (n_samples,) array of the expert that is asked, -1 where the classifier decides
     experts : (n_samples, n_experts) array of answers, or (n_samples,) of one expert. An answer that is
@@ -122,10 +122,12 @@ def deferral_summary(
     classes = _class_vector(y)
     classifier_is_right = _predictions(predicted, len(classes)) == classes
     expert_is_right = expert_correctness(classes, experts)
-    chosen = _check_deferred(deferred_to, expert_is_right.shape)
-    kept = chosen == KEPT
+    expert_indices = _check_deferred(deferred_to, expert_is_right.shape)
+    kept = expert_indices == KEPT
     rows = np.arange(len(classes))
-    system_is_right = np.where(kept, classifier_is_right, expert_is_right[rows, chosen])
+    # In rows that are kept, the index -1 reads the last expert, whose answer is not used.
+    asked_is_right = expert_is_right[rows, expert_indices]
+    system_is_right = np.where(kept, classifier_is_right, asked_is_right)
     return DeferralSummary(
         system_accuracy=float(system_is_right.mean()),
         coverage=float(kept.mean()),
@@ -154,7 +156,7 @@ class AccuracyCoverageCurve:
     confidence: float
 
     def at(self, coverage: float) -> float:
-        """Accuracy at a coverage, linear between points."""
+        """Return the accuracy at a coverage, linear between points."""
         return float(np.interp(coverage, self.coverage, self.accuracy))
 
     @property
@@ -172,12 +174,15 @@ def accuracy_coverage_curve(
     n_resamples: int = 400,
     random_state: int | np.random.Generator | None = 0,
 ) -> AccuracyCoverageCurve:
-    """System accuracy at every coverage, rows deferred by falling margin, with bootstrap intervals.
+    """Return the accuracy of the system at every coverage, with bootstrap intervals.
 
-    With the rows in that order and j of them deferred, ``accuracy_j = (sum of expert_is_right over the
-    first j + sum of classifier_is_right over the others) / n``. Rows of equal margin move together, and
-    the curve is linear between points. The interval resamples rows, and each replicate is read at the same
-    coverage.
+    Coverage is the share of the rows that the classifier keeps. It falls as rows are deferred, those with
+    the largest margin first. With j of n rows deferred::
+
+        accuracy_j = (expert_is_right summed over the first j + classifier_is_right over the others) / n
+
+    Rows of equal margin are deferred together, and the curve is linear between points. The limits are
+    quantiles of the curves of resampled rows, at each coverage.
 
     Parameters
     ----------
@@ -190,7 +195,7 @@ def accuracy_coverage_curve(
 
     Returns
     -------
-    AccuracyCoverageCurve
+    AccuracyCoverageCurve, with a point for every coverage that some margin as the threshold gives
 
     Examples
     --------
@@ -204,18 +209,17 @@ def accuracy_coverage_curve(
     if len(classifier) == 0:
         raise invalid("classifier_is_right", "must have at least one row; got 0.")
     check_draws("n_resamples", n_resamples, confidence)
-    ranks = tie_ranks(-margin)
-    order = np.argsort(ranks, kind="stable")
-    ordered_ranks = ranks[order]
-    last_of_tie = np.append(ordered_ranks[1:] != ordered_ranks[:-1], True)
-    sorted_rows = _SortedRows(classifier[order], expert[order], np.flatnonzero(last_of_tie) + 1)
-    coverage, accuracy = sorted_rows.curve(np.ones(len(order)))
+    sorted_rows = _SortedRows.by_falling_margin(classifier, expert, margin)
+    n_samples = len(margin)
+    coverage, accuracy = sorted_rows.curve(np.ones(n_samples))
     rng = np.random.default_rng(random_state)
     replicates = np.empty((n_resamples, len(coverage)))
     for draw in range(n_resamples):
-        rows = rng.integers(len(order), size=len(order))
-        counts = np.bincount(rows, minlength=len(order)).astype(np.float64)
-        replicates[draw] = np.interp(coverage, *sorted_rows.curve(counts))
+        drawn_rows = rng.integers(n_samples, size=n_samples)
+        multiplicities = np.bincount(drawn_rows, minlength=n_samples).astype(np.float64)
+        # The points of a replicate are at other coverages: it is interpolated at those of the curve.
+        drawn_coverage, drawn_accuracy = sorted_rows.curve(multiplicities)
+        replicates[draw] = np.interp(coverage, drawn_coverage, drawn_accuracy)
     tail = (1 - confidence) / 2
     low, high = np.quantile(replicates, [tail, 1 - tail], axis=0)
     return AccuracyCoverageCurve(coverage, accuracy, low, high, confidence)
@@ -223,29 +227,48 @@ def accuracy_coverage_curve(
 
 @dataclass(frozen=True, eq=False)
 class _SortedRows:
-    """Rows in the order in which they are deferred, and after how many of them a tie ends."""
+    """Rows in the order in which they are deferred.
+
+    Attributes
+    ----------
+    classifier_is_right, expert_is_right : (n_samples,) arrays of zeros and ones
+    tie_ends : (m,) numbers of rows that can be deferred without separating rows of equal margin
+    """
 
     classifier_is_right: FloatArray
     expert_is_right: FloatArray
     tie_ends: IntArray
 
+    @classmethod
+    def by_falling_margin(
+        cls, classifier_is_right: FloatArray, expert_is_right: FloatArray, margin: FloatArray
+    ) -> _SortedRows:
+        """Return the rows (n_samples,) sorted by margin, the largest first."""
+        ranks = tie_ranks(-margin)
+        order = np.argsort(ranks, kind="stable")
+        sorted_ranks = ranks[order]
+        is_last_of_tie = np.append(sorted_ranks[1:] != sorted_ranks[:-1], True)
+        tie_ends = np.flatnonzero(is_last_of_tie) + 1
+        return cls(classifier_is_right[order], expert_is_right[order], tie_ends)
+
     def curve(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Coverage and accuracy, rising in coverage, of rows that count ``weights`` times."""
+        """Return rising coverages (m + 1,), and the accuracies there, of rows with weights (n_samples,)."""
         total = weights.sum()
-        kept_right = weights @ self.classifier_is_right
-        gained = np.cumsum(weights * (self.expert_is_right - self.classifier_is_right))
+        right_if_all_kept = weights @ self.classifier_is_right
+        gains = np.cumsum(weights * (self.expert_is_right - self.classifier_is_right))
         deferred = np.cumsum(weights)
-        deferred_at = np.concatenate([[0.0], deferred[self.tie_ends - 1]])
-        gained_at = np.concatenate([[0.0], gained[self.tie_ends - 1]])
-        coverage = 1 - deferred_at / total
-        accuracy = (kept_right + gained_at) / total
+        # No row is deferred at the first point.
+        deferred_at_points = np.concatenate([[0.0], deferred[self.tie_ends - 1]])
+        gains_at_points = np.concatenate([[0.0], gains[self.tie_ends - 1]])
+        coverage = 1 - deferred_at_points / total
+        accuracy = (right_if_all_kept + gains_at_points) / total
         return coverage[::-1], accuracy[::-1]
 
 
 def mean_coverage_curve(
     curves: Sequence[AccuracyCoverageCurve], confidence: float = 0.95
 ) -> AccuracyCoverageCurve:
-    """Mean of the curves of several seeds, with Student's interval over the seeds at each coverage.
+    """Return the mean of the curves of several seeds, with Student's interval over the seeds.
 
     ``mean ± t * s / sqrt(n_seeds)`` with s the standard deviation over the seeds. It says how much
     another seed would change the curve; that of one curve says how much other rows would.
@@ -257,7 +280,7 @@ def mean_coverage_curve(
 
     Returns
     -------
-    AccuracyCoverageCurve on 101 coverages
+    AccuracyCoverageCurve at 101 coverages from 0 to 1
 
     Examples
     --------
@@ -268,8 +291,8 @@ def mean_coverage_curve(
     """
     if len(curves) < 2:
         raise invalid("curves", f"must be those of at least two seeds; got {len(curves)}.")
-    coverage = np.linspace(0, 1, GRID)
-    accuracies = np.empty((len(curves), GRID))
+    coverage = np.linspace(0, 1, N_COVERAGES)
+    accuracies = np.empty((len(curves), N_COVERAGES))
     for seed, curve in enumerate(curves):
         accuracies[seed] = np.interp(coverage, curve.coverage, curve.accuracy)
     mean = accuracies.mean(axis=0)
@@ -280,13 +303,13 @@ def mean_coverage_curve(
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve:
-    """Predicted probabilities beside what happened, in bins of (nearly) equally many rows.
+    """Estimated probabilities beside observed frequencies, in bins of (nearly) equally many rows.
 
     Attributes
     ----------
-    predicted : (n_bins,) mean probability in each bin, rising
-    observed : (n_bins,) share of the rows of the bin in which it was right
-    counts : (n_bins,) rows in each bin
+    predicted : (n_bins,) mean estimate in each bin, rising
+    observed : (n_bins,) share of the rows of each bin in which the expert was right
+    counts : (n_bins,) number of rows in each bin
     """
 
     predicted: FloatArray
@@ -303,10 +326,10 @@ class ReliabilityCurve:
 def reliability_curve(
     is_right: ArrayLike, probability: ArrayLike, n_bins: int = 10
 ) -> ReliabilityCurve:
-    """Mean probability and observed share in bins of equal mass, such as of P(expert is right).
+    """Return the mean estimate of P(expert is right) and the share that was right, in bins of equal mass.
 
-    The rows are sorted by probability and cut into ``n_bins`` runs of sizes that differ by at most one.
-    Rows of equal probability go into one bin, so there may be fewer bins.
+    The rows are sorted by estimate and cut into ``n_bins`` bins whose numbers of rows differ by at most
+    one. Rows with equal estimates go into one bin, so there may be fewer bins.
 
     Parameters
     ----------
@@ -329,26 +352,35 @@ def reliability_curve(
     check_integer("n_bins", n_bins)
     if len(right) == 0:
         raise invalid("is_right", "must have at least one row; got 0.")
-    ranks = tie_ranks(estimate)
-    # The lowest rank of each run; a tie that crosses a border belongs to the later run.
-    lowest_ranks = []
-    for run in np.array_split(np.sort(ranks), n_bins):
-        if run.size:
-            lowest_ranks.append(run[0])
-    run_of_row = np.searchsorted(np.unique(lowest_ranks), ranks, side="right")
-    _, bins = np.unique(run_of_row, return_inverse=True)
-    counts = np.bincount(bins)
-    predicted = np.bincount(bins, estimate) / counts
-    observed = np.bincount(bins, right) / counts
+    bin_of_row = _bins_of_equal_mass(estimate, n_bins)
+    counts = np.bincount(bin_of_row)
+    predicted = np.bincount(bin_of_row, estimate) / counts
+    observed = np.bincount(bin_of_row, right) / counts
     return ReliabilityCurve(predicted, observed, counts)
+
+
+def _bins_of_equal_mass(values: FloatArray, n_bins: int) -> IntArray:
+    """Return the bin (n_samples,) of each value, from 0; no bin is empty, and equal values share one."""
+    ranks = tie_ranks(values)
+    # A tie that crosses the border of two bins belongs to the upper one.
+    lowest_ranks = []
+    for ranks_of_bin in np.array_split(np.sort(ranks), n_bins):
+        if ranks_of_bin.size:
+            lowest_ranks.append(ranks_of_bin[0])
+    return np.searchsorted(np.unique(lowest_ranks), ranks, side="right") - 1
 
 
 def expected_calibration_error(
     is_right: ArrayLike, probability: ArrayLike, n_bins: int = 10
 ) -> float:
-    """Expected calibration error with bins of equal mass: that of ``reliability_curve``.
+    """Return by how much estimated probabilities differ on average from observed frequencies.
 
-    It is biased upwards: a calibrated estimate has about ``sqrt(n_bins / n_samples)`` times 0.4, not 0.
+    In bins b of (nearly) equally many rows, see ``reliability_curve``, this is::
+
+        sum_b counts_b |predicted_b - observed_b| / sum_b counts_b
+
+    It is biased upwards: a calibrated estimate has about
+    ``sqrt(n_bins / n_samples)`` times 0.4, not 0.
 
     Parameters
     ----------
@@ -358,7 +390,7 @@ def expected_calibration_error(
 
     Returns
     -------
-    the error, 0 for estimates that are right on average in every bin
+    number, 0 for estimates whose mean in every bin is the observed share
 
     Examples
     --------
@@ -369,6 +401,7 @@ def expected_calibration_error(
 
 
 def _class_vector(y: ArrayLike) -> NDArray[Any]:
+    """Return the checked classes (n_samples,), at least one."""
     classes = np.asarray(y)
     if classes.ndim != 1 or classes.size == 0:
         raise invalid(
@@ -378,25 +411,27 @@ def _class_vector(y: ArrayLike) -> NDArray[Any]:
 
 
 def _predictions(predicted: ArrayLike, n_samples: int) -> NDArray[Any]:
+    """Return the checked predictions (n_samples,)."""
     classes = np.asarray(predicted)
     check_shape("predicted", classes.shape, "(n_samples,)", (n_samples,))
     return classes
 
 
 def _check_deferred(deferred_to: ArrayLike, shape: tuple[int, ...]) -> IntArray:
-    """Indices (n_samples,) of experts, or -1."""
-    chosen = np.asarray(deferred_to)
-    check_shape("deferred_to", chosen.shape, "(n_samples,)", shape[:1])
-    if chosen.dtype.kind not in "iu":
-        raise invalid("deferred_to", f"must be integers; got dtype {chosen.dtype}.")
-    bad = (chosen < KEPT) | (chosen >= shape[1])
+    """Return the checked indices (n_samples,) of experts, or -1, for the shape (n_samples, n_experts)."""
+    expert_indices = np.asarray(deferred_to)
+    check_shape("deferred_to", expert_indices.shape, "(n_samples,)", shape[:1])
+    if expert_indices.dtype.kind not in "iu":
+        raise invalid("deferred_to", f"must be integers; got dtype {expert_indices.dtype}.")
+    bad = (expert_indices < KEPT) | (expert_indices >= shape[1])
     if bad.any():
         rule = f"must hold indices of experts in [0, {shape[1]}), or -1 for rows that are kept"
-        raise invalid("deferred_to", f"{rule}; got {chosen[bad][0]}.")
-    return chosen.astype(np.intp, copy=False)
+        raise invalid("deferred_to", f"{rule}; got {expert_indices[bad][0]}.")
+    return expert_indices.astype(np.intp, copy=False)
 
 
 def _mean_or_nan(values: BoolArray) -> float:
+    """Return the mean, NaN if there are no values."""
     if values.size == 0:
         return math.nan
     return float(values.mean())

@@ -1,7 +1,10 @@
-"""Intervals of mean differences. ``difference_intervals`` is the way to the interval of every verdict.
+"""Confidence intervals of mean differences, such as those of the costs of two routers on the same rows.
 
-``linearised_rows`` and ``grouped_rows`` rewrite means over known rows, and over groups of rows, as plain
-means of rows, so that the intervals need no special case for missing values or groups.
+``difference_intervals`` selects the kind of interval: ``paired_interval`` for one difference,
+``simultaneous_intervals`` for several that must hold jointly, ``resampled_intervals`` for several random
+splits of the same rows into training and test rows. ``linearised_rows`` and ``grouped_rows`` rewrite means
+over known rows, and over groups of rows, as plain means of rows, so that the intervals need no special case
+for missing values or groups.
 """
 
 from __future__ import annotations
@@ -14,13 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, check_entries, float_matrix, invalid
+from mild.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_entries,
+    check_share,
+    float_matrix,
+    invalid,
+)
 from mild.errors import check_option
 from mild.metrics.interval import Interval
 from mild.metrics.rows import check_draws, number_vector, row_weights
 
 # With fewer groups the percentile interval is too short; Student's interval widens it.
-FEW_GROUPS = 30
+FEWEST_GROUPS_FOR_PERCENTILES = 30
 # Beyond this many groups the bootstrap draws among random pools of groups.
 MAX_GROUPS = 20_000
 # Entries of one block of draws: about 8 MB.
@@ -50,7 +61,7 @@ class SimultaneousIntervals:
         return (self.low > 0) | (self.high < 0)
 
     def row(self, index: int) -> tuple[float, float, float]:
-        """Estimate, low and high of one difference."""
+        """Return estimate, low and high of one difference."""
         return float(self.estimate[index]), float(self.low[index]), float(self.high[index])
 
 
@@ -62,21 +73,33 @@ def paired_interval(
     random_state: int | np.random.Generator | None = 0,
     groups: ArrayLike | None = None,
 ) -> Interval:
-    """Bootstrap percentile interval of ``mean(a - b)`` over pairs, or over groups of pairs.
+    """Return the bootstrap percentile interval of ``mean(a - b)``.
 
-    Rows (or whole groups) are drawn with replacement. A replicate is ``sum_g w_g S_g / sum_g w_g n_g``
-    with multinomial weights w, S_g the sum and n_g the number of differences in group g; the interval runs
-    between quantiles of the replicates. Below 30 groups it also covers Student's, ``mean ± t * se`` with
-    ``se^2 = G / (G - 1) * sum_g (S_g - n_g * mean)^2 / n^2`` and G - 1 degrees of freedom. More than
-    20,000 groups are first assigned at random to 20,000 pools, which estimates the spread without bias.
+    Rows, or whole groups of rows, are drawn with replacement. With S_g the sum and n_g the number of the
+    differences in group g, and w_g how often it is drawn, a replicate of the mean is
+    ``sum_g w_g S_g / sum_g w_g n_g``. The interval runs between quantiles of the replicates.
+
+    Below 30 groups the interval is extended to include Student's, ``mean ± t * se`` with
+    ``se^2 = G / (G - 1) * sum_g (S_g - n_g * mean)^2 / n^2`` for G groups of n rows together, and t with
+    G - 1 degrees of freedom. More than 20,000 groups are first assigned at random to 20,000 pools, which
+    estimates the spread without bias.
 
     Parameters
     ----------
-    a, b : (n_samples,) arrays, such as ``chosen_costs`` of two routers on the same rows
-    confidence : number in (0, 1)
-    n_resamples : at least ``2 / (1 - confidence)``
-    random_state : int, Generator or None
-    groups : (n_samples,) labels of rows that are drawn together (a user, a document), optional
+    a, b : arrays of shape (n_samples,)
+        Values on the same rows, such as the costs of two routers.
+    confidence : float, default=0.95
+        Number in (0, 1).
+    n_resamples : int, default=2000
+        Number of replicates, at least ``2 / (1 - confidence)``.
+    random_state : int, Generator or None, default=0
+        Source of the draws.
+    groups : array of shape (n_samples,), default=None
+        Labels of rows that are drawn together, such as those of a user or a document. None draws rows.
+
+    Returns
+    -------
+    interval : Interval
 
     Examples
     --------
@@ -84,8 +107,8 @@ def paired_interval(
     >>> round(interval.estimate, 3), interval.decided
     (-0.8, True)
     """
-    first = number_vector("a", a)
-    difference = first - number_vector("b", b, len(first))
+    values_a = number_vector("a", a)
+    difference = values_a - number_vector("b", b, len(values_a))
     n_samples = len(difference)
     check_draws("n_resamples", n_resamples, confidence)
     group_of_row = _group_of_row(groups, n_samples)
@@ -97,26 +120,27 @@ def paired_interval(
     estimate = float(difference.mean())
     # Centred, so that the replicates lose no digits however far the mean lies from 0.
     centred = difference - estimate
-    sums = _totals(group_of_row, centred)
+    # S_g - n_g * mean
+    centred_sums = _totals(group_of_row, centred)
     rng = np.random.default_rng(random_state)
     if groups is None:
         replicates = _row_replicates(centred, n_resamples, rng)
     else:
-        sizes = _totals(group_of_row, np.ones(n_samples))
-        replicates = _group_replicates(sums, sizes, n_resamples, rng)
+        group_sizes = _totals(group_of_row, np.ones(n_samples))
+        replicates = _group_replicates(centred_sums, group_sizes, n_resamples, rng)
     tail = (1 - confidence) / 2
     low, high = estimate + np.quantile(replicates, [tail, 1 - tail])
-    if n_groups < FEW_GROUPS:
-        error = np.sqrt(n_groups / (n_groups - 1) * (sums**2).sum()) / n_samples
-        reach = student_quantile(confidence, n_groups - 1) * error
-        low = min(low, estimate - reach)
-        high = max(high, estimate + reach)
-    spread = float(replicates.std(ddof=1))
-    return Interval(estimate, float(low), float(high), spread, n_samples, confidence)
+    if n_groups < FEWEST_GROUPS_FOR_PERCENTILES:
+        error = np.sqrt(n_groups / (n_groups - 1) * (centred_sums**2).sum()) / n_samples
+        half_width = student_quantile(confidence, n_groups - 1) * error
+        low = min(low, estimate - half_width)
+        high = max(high, estimate + half_width)
+    bootstrap_error = float(replicates.std(ddof=1))
+    return Interval(estimate, float(low), float(high), bootstrap_error, n_samples, confidence)
 
 
 def _group_of_row(groups: ArrayLike | None, n_samples: int) -> IntArray:
-    """Number (n_samples,) of each row's group; without groups every row is one of its own."""
+    """Return the number (n_samples,) of each row's group; None makes every row a group."""
     if groups is None:
         return np.arange(n_samples)
     labels = np.asarray(groups)
@@ -128,7 +152,7 @@ def _group_of_row(groups: ArrayLike | None, n_samples: int) -> IntArray:
 
 
 def _check_two_groups(n_groups: int, are_rows: bool) -> None:
-    """Refuse fewer than two rows, or groups, of which a bootstrap has no spread."""
+    """Raise an error for a single row or group, of which all resamples are equal."""
     if n_groups >= 2:
         return
     rule = f"at least two entries to resample; got {n_groups}."
@@ -144,20 +168,30 @@ def simultaneous_intervals(
     side: str = "two-sided",
     n_draws: int = 20_000,
 ) -> SimultaneousIntervals:
-    """Intervals for m mean differences that hold jointly.
+    """Return intervals for m mean differences that hold jointly.
 
-    ``mean_j ± q * se_j`` with q the ``confidence`` quantile of ``max_j |T_j|``, where T is drawn
-    from a multivariate t distribution with n - 1 degrees of freedom and the sample correlation of
-    the columns. Exact for normal differences, asymptotic for others. A constant column has no width.
+    The limits are ``mean_j ± q * se_j`` with q the ``confidence`` quantile of ``max_j |T_j|``, where T is
+    drawn from a multivariate t distribution with n - 1 degrees of freedom and the sample correlation of
+    the columns. This is exact for normal differences and asymptotic for others. A constant column has an
+    interval without width.
 
     Parameters
     ----------
-    differences : (n_samples, m) array, one column per candidate: candidate minus baseline
-    confidence : the probability that all m intervals hold
-    random_state : int, Generator or None
-    side : "two-sided", or "upper" or "lower": q then belongs to ``max_j T_j`` and the other limit is
-        infinite. For costs, a candidate is better if ``high < 0`` with "upper"
-    n_draws : number of draws of T
+    differences : array of shape (n_samples, m)
+        One column per candidate: its values minus those of the baseline.
+    confidence : float, default=0.95
+        Probability that all m intervals hold.
+    random_state : int, Generator or None, default=0
+        Source of the draws of T.
+    side : {"two-sided", "lower", "upper"}, default="two-sided"
+        With "upper" or "lower" only this limit is finite, and q is a quantile of ``max_j T_j``. For costs,
+        a candidate is better than the baseline if ``high < 0`` with "upper".
+    n_draws : int, default=20_000
+        Number of draws of T.
+
+    Returns
+    -------
+    intervals : SimultaneousIntervals
 
     Examples
     --------
@@ -171,30 +205,32 @@ def simultaneous_intervals(
     n_samples, m = array.shape
     lowest = array.min(axis=0)
     varies = array.max(axis=0) > lowest
+    # The computed mean of a constant column may differ from the constant by rounding.
     mean = np.where(varies, array.mean(axis=0, dtype=np.float64), lowest)
     covariance = np.atleast_2d(np.cov(array, rowvar=False, dtype=np.float64))
     error = np.where(varies, np.sqrt(np.diag(covariance) / n_samples), 0.0)
+    # The variance of tiny differences may underflow to 0.
     varies &= error > 0
-    quantile = 0.0
+    q = 0.0
     if varies.any():
-        scale = error[varies] * np.sqrt(n_samples)
-        correlation = covariance[np.ix_(varies, varies)] / np.outer(scale, scale)
+        deviation = error[varies] * np.sqrt(n_samples)
+        correlation = covariance[np.ix_(varies, varies)] / np.outer(deviation, deviation)
         rng = np.random.default_rng(random_state)
         largest = _largest_t(correlation, n_samples - 1, side, n_draws, rng)
-        quantile = float(np.quantile(largest, confidence))
-    low = mean - quantile * error
-    high = mean + quantile * error
+        q = float(np.quantile(largest, confidence))
+    low = mean - q * error
+    high = mean + q * error
     if side == "upper":
         low = np.full(m, -np.inf)
     elif side == "lower":
         high = np.full(m, np.inf)
-    return SimultaneousIntervals(mean, low, high, error, quantile, n_samples, confidence, side)
+    return SimultaneousIntervals(mean, low, high, error, q, n_samples, confidence, side)
 
 
 def _largest_t(
     correlation: FloatArray, freedom: int, side: str, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Draws (n_draws,) of ``max_j |T_j|``, or of ``max_j T_j`` for one side, T multivariate t."""
+    """Return draws (n_draws,) of ``max_j |T_j|``, or of ``max_j T_j`` for one side, T multivariate t."""
     # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
     eigenvalues, eigenvectors = np.linalg.eigh(correlation)
     root = (eigenvectors * np.sqrt(np.clip(eigenvalues, 0, None))).T
@@ -212,21 +248,29 @@ def resampled_intervals(
     confidence: float = 0.95,
     floor: ArrayLike | None = None,
 ) -> SimultaneousIntervals:
-    """Joint intervals for m mean differences from J random splits of the same rows.
+    """Return joint intervals for m mean differences from J random splits into training and test rows.
 
     Splits share rows, so the plain standard error is far too small. The corrected variance of a mean over
-    J splits (Nadeau and Bengio 2003) is ``(1 / J + q / (1 - q)) * s^2`` with s^2 the variance over splits
-    and q the share of the splits in which a row is tested. The limits are ``mean ± t * se`` with t
-    Student's two-sided quantile at J - 1 degrees of freedom and level ``(1 - confidence) / m``, m the
+    J splits (Nadeau and Bengio 2003) is ``se^2 = (1 / J + q / (1 - q)) * s^2`` with s^2 the variance over
+    splits and q the share of the rows that are test rows. The limits are ``mean ± t * se`` with t Student's
+    two-sided quantile at J - 1 degrees of freedom and level ``(1 - confidence) / m``, m being the number of
     columns that vary (Bonferroni).
 
     Parameters
     ----------
-    differences : (n_splits, m): mean cost of a candidate minus that of the baseline, per split
-    test_over_train : ``q / (1 - q)``: rows to test on over rows to train on, compared or not
-    confidence : number in (0, 1)
-    floor : (m,) least standard errors, those of the mean differences over the rows: splits that agree by
-        chance make s^2 too small
+    differences : array of shape (n_splits, m)
+        One column per candidate: its mean cost on the test rows of a split, minus that of the baseline.
+    test_over_train : float
+        ``q / (1 - q)``, the number of test rows over that of training rows.
+    confidence : float, default=0.95
+        Probability that all m intervals hold.
+    floor : array of shape (m,), default=None
+        Least standard errors, such as those of the mean differences over the rows: splits that agree by
+        chance make s^2 too small. None sets no least ones.
+
+    Returns
+    -------
+    intervals : SimultaneousIntervals
 
     Examples
     --------
@@ -237,23 +281,29 @@ def resampled_intervals(
     n_splits, m = array.shape
     if not (math.isfinite(test_over_train) and test_over_train >= 0):
         raise invalid("test_over_train", f"must be non-negative and finite; got {test_over_train}.")
-    check_draws("confidence", 2**62, confidence)
+    check_share("confidence", confidence)
     varies = array.max(axis=0) > array.min(axis=0)
     mean = np.where(varies, array.mean(axis=0), array[0])
-    error = np.where(varies, array.std(axis=0, ddof=1), 0.0)
-    error *= math.sqrt(1 / n_splits + test_over_train)
+    s = np.where(varies, array.std(axis=0, ddof=1), 0.0)
+    error = s * math.sqrt(1 / n_splits + test_over_train)
     if floor is not None:
-        lowest_errors = number_vector("floor", floor, m)
-        if (lowest_errors < 0).any():
-            raise invalid("floor", f"must be non-negative; got {lowest_errors.min():g}.")
-        error = np.maximum(error, lowest_errors)
+        least_errors = number_vector("floor", floor, m)
+        if (least_errors < 0).any():
+            raise invalid("floor", f"must be non-negative; got {least_errors.min():g}.")
+        error = np.maximum(error, least_errors)
     n_uncertain = int((error > 0).sum())
-    quantile = 0.0
+    t = 0.0
     if n_uncertain:
-        quantile = student_quantile(1 - (1 - confidence) / n_uncertain, n_splits - 1)
-    reach = quantile * error
+        t = student_quantile(1 - (1 - confidence) / n_uncertain, n_splits - 1)
     return SimultaneousIntervals(
-        mean, mean - reach, mean + reach, error, quantile, n_splits, confidence, "two-sided"
+        estimate=mean,
+        low=mean - t * error,
+        high=mean + t * error,
+        standard_error=error,
+        quantile=t,
+        n=n_splits,
+        confidence=confidence,
+        side="two-sided",
     )
 
 
@@ -264,20 +314,35 @@ def difference_intervals(
     random_state: int | np.random.Generator | None = 0,
     test_over_train: float = 0.0,
 ) -> SimultaneousIntervals:
-    """Joint intervals for m mean differences, on one split or on several random splits of the same rows.
+    """Return joint intervals for m mean differences, on one split or on several random splits of the rows.
 
-    Over several splits these are ``resampled_intervals`` of their means, with the standard errors over all
-    rows as floor. Over one split they are ``simultaneous_intervals`` of its rows, and for a single
-    difference ``paired_interval``. Rows of one group count once, also in several splits; a single group
-    has no spread, and then the rows count.
+    The kind of interval depends on what there is:
+
+    - one split, one difference: ``paired_interval``;
+    - one split, several differences: ``simultaneous_intervals``;
+    - several splits: ``resampled_intervals`` of the means of the splits, with the standard errors over all
+      rows as floor.
+
+    Rows of one group count as one observation, also in several splits. If all rows are in a single group,
+    which has no spread, groups are ignored.
 
     Parameters
     ----------
-    splits : for each split (n_samples, m) differences of ``linearised_rows``
-    groups : for each split (n_samples,) labels; None if every row counts
-    confidence : the probability that all m intervals hold
-    random_state : int, Generator or None
-    test_over_train : as in ``resampled_intervals``
+    splits : sequence of arrays of shape (n_samples, m)
+        For each split the differences of its test rows. For values that may be unknown they are differences
+        of ``linearised_rows``.
+    groups : sequence of arrays of shape (n_samples,), default=None
+        For each split the labels of the groups of its rows. None if every row counts.
+    confidence : float, default=0.95
+        Probability that all m intervals hold.
+    random_state : int, Generator or None, default=0
+        Source of draws.
+    test_over_train : float, default=0.0
+        Number of test rows over that of training rows; only for several splits.
+
+    Returns
+    -------
+    intervals : SimultaneousIntervals
 
     Examples
     --------
@@ -305,7 +370,7 @@ def difference_intervals(
 
 
 def _joined_labels(groups: Sequence[ArrayLike] | None) -> NDArray[Any] | None:
-    """Labels of the rows of all splits; None if every row counts, as where there is only one group."""
+    """Return the labels of the rows of all splits, or None if there are no groups or only one."""
     if groups is None:
         return None
     labels = np.concatenate([np.asarray(group) for group in groups])
@@ -315,7 +380,7 @@ def _joined_labels(groups: Sequence[ArrayLike] | None) -> NDArray[Any] | None:
 
 
 def _single_interval(interval: Interval) -> SimultaneousIntervals:
-    """The interval of one mean difference, as one of several."""
+    """Return the interval of one mean difference as ``SimultaneousIntervals`` with m = 1."""
     return SimultaneousIntervals(
         estimate=np.array([interval.estimate]),
         low=np.array([interval.low]),
@@ -329,10 +394,12 @@ def _single_interval(interval: Interval) -> SimultaneousIntervals:
 
 
 def linear_interval(estimate: float, linear_part: FloatArray, confidence: float = 0.95) -> Interval:
-    """Student's interval of an estimate, from the linear part (n_samples,) of its estimator.
+    """Return Student's interval of an estimate, from the linear part (n_samples,) of its estimator.
 
-    A few rows with a large part make the variance itself uncertain: the degrees of freedom are
-    ``2 n / (kurtosis - 1)``, those of a normal sample with an equally uncertain variance.
+    The linear part l (the influence function) is such that the error of the estimate is about ``mean(l)``,
+    so that ``se^2 = mean(l^2) / (n - 1)``. A few rows with a large part make this variance itself
+    uncertain: the degrees of freedom are ``2 n / (kurtosis - 1)``, those of a normal sample with an
+    equally uncertain variance.
     """
     n_samples = linear_part.size
     if n_samples < 2:
@@ -343,23 +410,37 @@ def linear_interval(estimate: float, linear_part: FloatArray, confidence: float 
     if error == 0:
         return Interval(estimate, estimate, estimate, 0.0, n_samples, confidence)
     kurtosis = float((squares**2).mean()) / variance**2
-    freedom = max(2 * n_samples / max(kurtosis - 1, 2 * n_samples / (n_samples - 1)), 1.0)
-    reach = student_quantile(confidence, freedom) * error
-    return Interval(estimate, estimate - reach, estimate + reach, error, n_samples, confidence)
+    # At most the n - 1 of a sample whose variance is as certain as that of normal values.
+    max_freedom = n_samples - 1
+    freedom = 2 * n_samples / max(kurtosis - 1, 2 * n_samples / max_freedom)
+    half_width = student_quantile(confidence, max(freedom, 1.0)) * error
+    low = estimate - half_width
+    high = estimate + half_width
+    return Interval(estimate, low, high, error, n_samples, confidence)
 
 
 def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:
-    """Rows whose plain mean is each column's weighted mean over its known rows.
+    """Return rows whose plain mean is each column's weighted mean over the rows in which it is known.
 
-    ``n * w_i * known_ij / sum_i w_i known_ij * (v_ij - mean_j) + mean_j``: the values themselves when
-    all are known and have equal weights. The spread of a difference of two columns gives its standard
-    error, although the columns miss different rows. (Rows that both columns know would favour rows on
-    which two routers agree.) A column without a known row of positive weight is all NaN.
+    With ``u_ij = w_i`` where v_ij is known, else 0, and ``mean_j = sum_i u_ij v_ij / sum_i u_ij``::
+
+        row_ij = n * u_ij / sum_i u_ij * (v_ij - mean_j) + mean_j
+
+    which is v_ij itself if all values are known and have equal weights. The spread of the difference of two
+    columns of rows gives the standard error of the difference of their means, although different values are
+    unknown. (Only the rows in which both are known would favour rows on which two routers agree.) A column
+    without a known value of positive weight is all NaN.
 
     Parameters
     ----------
-    values : (n_samples, m) array; NaN where a value is not known
-    sample_weight : (n_samples,) optional
+    values : array of shape (n_samples, m)
+        NaN where a value is not known.
+    sample_weight : array of shape (n_samples,), default=None
+        Non-negative weights w. None weighs rows equally.
+
+    Returns
+    -------
+    rows : array of shape (n_samples, m)
 
     Examples
     --------
@@ -367,20 +448,21 @@ def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -
     array([2., 1.])
     """
     array = np.asarray(values, dtype=np.float64)
-    known = ~np.isnan(array)
-    mass = row_weights(sample_weight, len(array))[:, None] * known
-    total = mass.sum(axis=0)
-    filled = np.where(known, array, 0)
+    is_known = ~np.isnan(array)
+    u = row_weights(sample_weight, len(array))[:, None] * is_known
+    v = np.where(is_known, array, 0)
+    total = u.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (mass * filled).sum(axis=0) / total
-        return len(array) * mass / total * (filled - mean) + mean
+        mean = (u * v).sum(axis=0) / total
+        return len(array) * u / total * (v - mean) + mean
 
 
 def grouped_rows(rows: ArrayLike, groups: ArrayLike) -> FloatArray:
-    """One row per group, (n_groups, m), with the same plain mean as the rows (n_samples, m).
+    """Return one row per group, whose plain mean is that of the rows.
 
-    ``mean_j + G / n * (S_gj - n_g * mean_j)`` for G groups, S the sums and n_g the sizes. The spread of
-    these rows gives the cluster-robust standard error. A constant column stays that constant.
+    For G groups with the sums S_gj and the sizes n_g, row g is
+    ``mean_j + G / n * (S_gj - n_g * mean_j)``. The spread of these rows gives the cluster-robust standard
+    error. A constant column stays that constant.
 
     Parameters
     ----------
@@ -399,16 +481,20 @@ def grouped_rows(rows: ArrayLike, groups: ArrayLike) -> FloatArray:
     array = np.asarray(rows, dtype=np.float64)
     labels = np.asarray(groups)
     order = np.argsort(labels, kind="stable")
+    # The first row of each group, in the order of the groups.
     starts = np.unique(labels[order], return_index=True)[1]
+    n_groups = len(starts)
     mean = array.mean(axis=0)
-    sums = np.add.reduceat(array[order] - mean, starts, axis=0)
-    same = array.min(axis=0) == array.max(axis=0)
-    result: FloatArray = np.where(same, array[:1], mean + len(starts) / len(array) * sums)
+    # S_gj - n_g * mean_j
+    centred_sums = np.add.reduceat(array[order] - mean, starts, axis=0)
+    is_constant = array.min(axis=0) == array.max(axis=0)
+    group_rows = mean + n_groups / len(array) * centred_sums
+    result: FloatArray = np.where(is_constant, array[:1], group_rows)
     return result
 
 
 def student_quantile(coverage: float, freedom: float) -> float:
-    """The t with ``P(|T| <= t) = coverage`` for ``freedom`` degrees of freedom."""
+    """Return the t with ``P(|T| <= t) = coverage`` for ``freedom`` degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + coverage) / 2))
@@ -425,15 +511,16 @@ def _differences(differences: ArrayLike, row_name: str) -> FloatArray:
 
 
 def _totals(group: IntArray, values: FloatArray) -> FloatArray:
-    """Sum of the values of each group."""
+    """Return the sum of the values of each group, (n_groups,)."""
     return np.bincount(group, values).astype(np.float64, copy=False)
 
 
 def _row_replicates(centred: FloatArray, n_resamples: int, rng: np.random.Generator) -> FloatArray:
-    """Resampled means of the centred differences, by the cheapest way of drawing rows."""
+    """Return resampled means (n_resamples,) of the differences, by the cheapest way of drawing rows."""
     n_samples = len(centred)
     values, counts = np.unique(centred, return_counts=True)
-    # A binomial draw costs about as much as 16 gathers.
+    # With few distinct values, their numbers are drawn in place of rows. One such draw costs about as much
+    # as reading 16 rows.
     if len(values) * 16 <= min(n_samples, MAX_GROUPS):
         drawn = rng.multinomial(n_samples, counts / n_samples, size=n_resamples)
         return drawn @ values / n_samples
@@ -443,7 +530,7 @@ def _row_replicates(centred: FloatArray, n_resamples: int, rng: np.random.Genera
 def _group_replicates(
     sums: FloatArray, sizes: FloatArray, n_resamples: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Resampled means of groups with these sums and sizes (n_groups,)."""
+    """Return resampled means (n_resamples,) of groups with these sums and sizes (n_groups,)."""
     if len(sums) > MAX_GROUPS:
         pool = rng.permutation(len(sums)) % MAX_GROUPS
         sums = _totals(pool, sums)
@@ -459,7 +546,7 @@ def _group_replicates(
 
 
 def _drawn_sizes(sizes: FloatArray, drawn: IntArray) -> FloatArray:
-    """Total size (n_draws,) of the groups of each draw (n_draws, n_groups)."""
+    """Return the total size (n_draws,) of the groups of each draw (n_draws, n_groups)."""
     if (sizes == sizes[0]).all():
         # Equal sizes need not be gathered.
         return np.full(len(drawn), len(sizes) * sizes[0])

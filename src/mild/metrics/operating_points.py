@@ -50,7 +50,7 @@ class Setting:
         return int(self.number)
 
     def words(self, expert_names: Sequence[str]) -> str:
-        """The setting, for a sentence."""
+        """Return the setting as it is called in a sentence."""
         if self.kind == EXPERT:
             return f"always {expert_names[self.index]}"
         if self.kind == TRADE_OFF:
@@ -113,7 +113,7 @@ class OperatingPoint:
         return CASCADE in (self.first.kind, self.second.kind)
 
     def words(self, expert_names: Sequence[str]) -> str:
-        """The point, for a sentence."""
+        """Return the point as it is called in a sentence."""
         if not self.is_mix:
             return self.only.words(expert_names)
         first_share = _percent(1 - self.share)
@@ -127,7 +127,7 @@ class OperatingPoint:
 
 
 def _percent(share: float) -> str:
-    """A share in percent, with a decimal where it is almost nothing or almost everything."""
+    """Return a share in percent, with a decimal below 1 % and above 99 %."""
     percent = 100 * share
     if 1 <= percent <= 99:
         return f"{percent:.0f} %"
@@ -169,7 +169,7 @@ class Frontier:
         return len(self.share)
 
     def point(self, index: int) -> OperatingPoint:
-        """One of the points."""
+        """Return the point of this index."""
         figures = {name: float(getattr(self, name)[index]) for name in FIGURES}
         return OperatingPoint(
             self.settings[int(self.first[index])],
@@ -179,7 +179,7 @@ class Frontier:
         )
 
     def between(self, index: int, part: float) -> OperatingPoint:
-        """The point that is a ``part`` of the way from a point to the next one of its path."""
+        """Return the mix that lies between a point and the next one of its path; ``part`` is in [0, 1]."""
         start = self.point(index)
         if part <= 0:
             return start
@@ -198,20 +198,20 @@ class Frontier:
         return OperatingPoint(end.first, end.second, share, **figures)
 
     def is_followed(self, index: int) -> bool:
-        """Whether mixes lead from a point to the next one, on the same path."""
+        """Return whether there are mixes of a point and the next one, which needs the same path."""
         if not self.can_mix or index + 1 >= len(self) or self.path[index] == ALONE:
             return False
         return bool(self.path[index] == self.path[index + 1])
 
     def alone(self, expert: int) -> OperatingPoint:
-        """The point that always asks one expert."""
+        """Return the point that always asks this expert."""
         for index in np.flatnonzero(self.path == ALONE):
             if self.settings[int(self.first[index])].index == expert:
                 return self.point(int(index))
         raise KeyError(expert)
 
     def without_cascades(self) -> Frontier:
-        """The points at which no query goes to a cascade."""
+        """Return the frontier without the points at which queries go to a cascade."""
         is_cascade = np.array([setting.kind == CASCADE for setting in self.settings])
         uses_cascade = is_cascade[self.first] | is_cascade[self.second]
         # A path of cascades may begin or end with a single expert, which has its own point.
@@ -225,7 +225,7 @@ class Frontier:
         return self.alone(self.best_expert)
 
     def quality_kept(self, point: OperatingPoint, confidence: float = 0.95) -> Interval | None:
-        """Quality of a point as a share of the best expert's, with a prediction interval.
+        """Return the quality of a point as a share of the best expert's, with a prediction interval.
 
         None if the best expert has no quality.
         """
@@ -237,12 +237,12 @@ class Frontier:
         return prediction_interval(kept, error, self.n_queries, confidence)
 
     def quality_loss(self, point: OperatingPoint, confidence: float = 0.95) -> Interval:
-        """Quality of the best expert minus that of a point, with a prediction interval."""
+        """Return the quality of the best expert minus that of a point, with a prediction interval."""
         loss = self.reference.quality - point.quality
         return prediction_interval(loss, point.loss_error, self.n_queries, confidence)
 
     def dollars_saved(self, point: OperatingPoint, confidence: float = 0.95) -> Interval | None:
-        """Share of the best expert's dollars that a point saves, with a prediction interval.
+        """Return the share of the best expert's dollars that a point saves, with a prediction interval.
 
         None if the best expert costs nothing.
         """
@@ -256,17 +256,17 @@ class Frontier:
         return prediction_interval(1 - ratio, error / reference.dollars, self.n_queries, confidence)
 
     def dollars_per_1000(self, point: OperatingPoint, confidence: float = 0.95) -> Interval:
-        """Dollars of a point per 1,000 queries, with a prediction interval."""
+        """Return the dollars of a point per 1,000 queries, with a prediction interval."""
         return prediction_interval(point.dollars, point.dollars_error, self.n_queries, confidence)
 
     def shortfall_error(self, point: OperatingPoint, share: float) -> float:
-        """Standard error of the quality of a point minus a share of the best expert's."""
+        """Return the standard error of a point's quality minus a share of the best expert's quality."""
         return combined_error(
             point.quality_error, self.reference.quality_error, point.loss_error, share
         )
 
     def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
-        """JSON-ready columns."""
+        """Return the frontier as columns ready for JSON, with experts by name; ``from_dict`` reads them."""
         settings = []
         for setting in self.settings:
             number: float | str = setting.number
@@ -284,38 +284,53 @@ class Frontier:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], expert_names: Sequence[str]) -> Frontier:
-        """A frontier from what ``as_dict`` gave.
+        """Return the frontier that ``as_dict`` wrote, or raise an error if the content was changed.
+
+        Parameters
+        ----------
+        content : mapping
+            What ``as_dict`` returned, perhaps read from JSON.
+        expert_names : sequence of str
+            Names of the experts, in the order of the router.
 
         Raises
         ------
-        ArtifactError : it was changed, or is not of these experts
+        ArtifactError
+            If the content is not that of a frontier of these experts.
         """
         names = list(expert_names)
         try:
-            settings = tuple(_setting(entry, names) for entry in content["settings"])
-            columns: dict[str, Any] = {}
-            for name in COLUMNS:
-                kind = np.intp if name in INDICES else np.float64
-                columns[name] = np.array(content[name], kind)
-            frontier = cls(
-                settings,
-                names.index(content["best_expert"]),
-                int(content["n_queries"]),
-                **columns,
-                can_mix=bool(content["can_mix"]),
-            )
-            is_sound = frontier._is_sound(len(names))
+            frontier = cls._parse(content, names)
+            is_consistent = frontier._is_consistent(len(names))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            is_sound = False
-        if not is_sound:
+            is_consistent = False
+        if not is_consistent:
             raise ArtifactError(
                 "the router's record of its settings (notes.frontier) must have finite numbers for each "
                 f"setting and for each of the experts {', '.join(names)}; tune the router again."
             )
         return frontier
 
-    def _is_sound(self, n_experts: int) -> bool:
-        """Whether the columns fit together and every expert has its point."""
+    @classmethod
+    def _parse(cls, content: Mapping[str, Any], names: list[str]) -> Frontier:
+        """Return the frontier in ``content``, whose numbers are not yet checked."""
+        settings = [_parse_setting(entry, names) for entry in content["settings"]]
+        columns: dict[str, Any] = {}
+        for name in COLUMNS:
+            if name in INDICES:
+                columns[name] = np.array(content[name], np.intp)
+            else:
+                columns[name] = np.array(content[name], np.float64)
+        return cls(
+            settings=tuple(settings),
+            best_expert=names.index(content["best_expert"]),
+            n_queries=int(content["n_queries"]),
+            can_mix=bool(content["can_mix"]),
+            **columns,
+        )
+
+    def _is_consistent(self, n_experts: int) -> bool:
+        """Return whether the columns fit together and every expert has its point."""
         size = len(self.share)
         for name in COLUMNS:
             column = getattr(self, name)
@@ -330,8 +345,8 @@ class Frontier:
                 return False
         if self.share.min() < 0 or self.share.max() > 1 or self.n_queries < 1:
             return False
-        alone = [self.settings[k].index for k in self.first[self.path == ALONE].tolist()]
-        return sorted(alone) == list(range(n_experts))
+        single_experts = [self.settings[k].index for k in self.first[self.path == ALONE].tolist()]
+        return sorted(single_experts) == list(range(n_experts))
 
 
 #: Columns of a frontier: indices, figures, and those of the figures that are errors.
@@ -341,8 +356,8 @@ ERRORS = tuple(name for name in FIGURES if name.endswith("_error"))
 COLUMNS = (*INDICES, "share", *FIGURES)
 
 
-def _setting(entry: Mapping[str, Any], names: list[str]) -> Setting:
-    """A setting from its JSON form."""
+def _parse_setting(entry: Mapping[str, Any], names: list[str]) -> Setting:
+    """Return a setting from its JSON form, such as ``{"expert": "small"}`` or ``{"cascade": 0}``."""
     ((kind, number),) = entry.items()
     if kind == EXPERT:
         return Setting(kind, names.index(number))
@@ -352,30 +367,32 @@ def _setting(entry: Mapping[str, Any], names: list[str]) -> Setting:
     return Setting(kind, value)
 
 
-def combined_error(own: float, other: float, difference: float, share: float) -> float:
-    """Standard error of ``a - share * b``, from the standard errors of ``a``, ``b`` and ``a - b``.
+def combined_error(a_error: float, b_error: float, difference_error: float, share: float) -> float:
+    """Return the standard error of ``a - share * b``, from those of ``a``, ``b`` and ``a - b``.
 
     ``Var(a - s b) = (1 - s) Var(a) - s (1 - s) Var(b) + s Var(a - b)``.
 
     >>> combined_error(0.3, 0.4, 0.5, 1.0), combined_error(0.3, 0.4, 0.5, 0.0)
     (0.5, 0.3)
     """
-    variance = (1 - share) * (own**2 - share * other**2) + share * difference**2
+    variance = (1 - share) * (a_error**2 - share * b_error**2) + share * difference_error**2
     return math.sqrt(max(variance, 0.0))
 
 
 def prediction_interval(
     estimate: float, error: float, n_queries: int, confidence: float
 ) -> Interval:
-    """The interval of a mean over as many new queries."""
+    """Return the interval in which a mean over ``n_queries`` new queries is expected."""
     from statistics import NormalDist
 
-    reach = NormalDist().inv_cdf((1 + confidence) / 2) * error
-    return Interval(estimate, estimate - reach, estimate + reach, error, n_queries, confidence)
+    half_width = NormalDist().inv_cdf((1 + confidence) / 2) * error
+    low = estimate - half_width
+    high = estimate + half_width
+    return Interval(estimate, low, high, error, n_queries, confidence)
 
 
 def concave_hull(quality: FloatArray, dollars: FloatArray) -> list[int]:
-    """Settings (m,) that no mix of two others beats, from the cheapest to the best one.
+    """Return the indices of the settings (m,) that no mix of two others beats, from the cheapest on.
 
     >>> concave_hull(np.array([0.5, 0.6, 0.9, 0.8]), np.array([1.0, 2.0, 3.0, 4.0]))
     [0, 2]
@@ -392,7 +409,7 @@ def concave_hull(quality: FloatArray, dollars: FloatArray) -> list[int]:
 
 
 def _is_above(first: int, middle: int, last: int, quality: FloatArray, dollars: FloatArray) -> bool:
-    """Whether a setting has more quality than the mix of its neighbours at the same dollars."""
+    """Return whether a setting has more quality than the mix of its neighbours at the same dollars."""
     gain = (quality[middle] - quality[first]) * (dollars[last] - dollars[first])
     mixed_gain = (quality[last] - quality[first]) * (dollars[middle] - dollars[first])
     return bool(gain > mixed_gain + OUTCOMES * abs(mixed_gain))

@@ -46,26 +46,26 @@ class Outcomes:
 
     @property
     def experts(self) -> Outcomes:
-        """The outcomes of the experts, without those of a cascade."""
+        """The outcomes without the column of a cascade."""
         if self.given is None:
             return self
         return replace(self._indexed(np.s_[:, :-1]), given=None, asked=None)
 
     def answering(self, chosen: IntArray) -> IntArray:
-        """Expert (n_samples,) whose answer is given: the chosen one, or the one that a cascade takes."""
+        """Return the expert (n_samples,) whose answer is given: the chosen one, or that of a cascade."""
         if self.given is None:
             return chosen
         cascade = self.costs.shape[1] - 1
         return np.where(chosen == cascade, self.given, chosen)
 
     def take(self, rows: Any) -> Outcomes:
-        """Some of the rows."""
+        """Return the outcomes of some of the rows."""
         given = _index_known(self.given, rows)
         asked = _index_known(self.asked, rows)
         return replace(self._indexed(rows), given=given, asked=asked)
 
     def _indexed(self, index: Any) -> Outcomes:
-        """The same rows, or columns, of costs, scores, prices and latencies."""
+        """Return the outcomes with costs, scores, prices and latencies indexed by ``index``."""
         return replace(
             self,
             costs=self.costs[index],
@@ -75,39 +75,39 @@ class Outcomes:
         )
 
     def columns(self, indices: Sequence[int]) -> Outcomes:
-        """Some of the columns, in this order."""
+        """Return the outcomes of some of the columns, in this order."""
         return self._indexed((slice(None), list(indices)))
 
     def oracle(self) -> IntArray:
-        """Expert (n_samples,) of least loss in every row.
+        """Return the expert (n_samples,) of least loss in every row.
 
         Ties go to the lower price in that row, then to the lower rank.
         """
-        known = self.experts
-        return known.least(known.costs, known.prices)
+        experts = self.experts
+        return experts.least(experts.costs, experts.prices)
 
     def best_constant(self) -> int:
-        """The expert of least mean loss; ties go to the lower rank."""
+        """Return the expert of least mean loss; ties go to the lower rank."""
         return best_constant(self.experts.costs, ranks=self.ranks).expert
 
     def best_first(self) -> list[int]:
-        """Indices of the experts by mean score, the best one first; without scores by mean loss."""
-        known = self.experts
-        return best_first(ranks_in(known.quality, known.prices))
+        """Return the experts by mean score, the best one first; without scores by mean loss."""
+        experts = self.experts
+        return best_first(ranks_in(experts.quality, experts.prices))
 
     @property
     def quality(self) -> FloatArray:
-        """What is better the higher it is (n_samples, n_experts): scores, or minus the costs."""
+        """Scores (n_samples, n_experts), or minus the costs if there are none; higher is better."""
         if self.scores is None:
             return -self.costs
         return self.scores
 
     def least(self, values: FloatArray, prices: FloatArray | None = None) -> IntArray:
-        """Expert (n,) of the least of values (n, n_experts); ties go by price, then by rank."""
+        """Return the expert (n,) of the least value per row (n, n_experts); ties go by price, then rank."""
         return cheapest_of(values, prices=prices, ranks=self.ranks, tolerance=ROUNDING)
 
     def means(self, chosen: IntArray) -> Figures:
-        """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices.
+        """Return mean loss, accuracy, dollars per 1,000 inputs and seconds of choices (n_samples,).
 
         Dollars and seconds are None where an expert that is chosen has none that are known: the mean of
         the others would not be that of these choices.
@@ -123,7 +123,7 @@ class Outcomes:
         return figures
 
     def mixture(self, shares: FloatArray) -> Figures:
-        """The same, expected of experts that are drawn at random with these shares."""
+        """Return the figures of ``means``, expected if experts are drawn with these shares (n_experts,)."""
         drawn = shares > 0
         figures: Figures = dict.fromkeys(FIGURES)
         for name, values in self._known_values().items():
@@ -133,7 +133,7 @@ class Outcomes:
         return figures
 
     def _known_values(self) -> dict[str, FloatArray]:
-        """The values (n_samples, n_experts) whose means are the figures of these names."""
+        """Return values (n_samples, n_experts) by the name of the figure that is their mean."""
         values = {"loss": self.costs}
         if self.scores is not None:
             values["accuracy"] = self.scores
@@ -145,7 +145,7 @@ class Outcomes:
 
 
 def _index_known(values: Array | None, index: Any) -> Array | None:
-    """Rows or columns of an array; None if there is no array."""
+    """Return rows or columns of an array, None if there is no array."""
     if values is None:
         return None
     indexed: Array = values[index]
@@ -153,10 +153,10 @@ def _index_known(values: Array | None, index: Any) -> Array | None:
 
 
 def side_by_side(blocks: Sequence[Outcomes]) -> Outcomes:
-    """The columns of several outcomes of the same rows, one after the other."""
+    """Return outcomes with the columns of several outcomes of the same rows, one after the other."""
 
     def joined(name: str) -> FloatArray | None:
-        """One figure of all blocks; None if a block does not have it."""
+        """Return an array of all blocks; None if a block does not have it."""
         columns = [getattr(block, name) for block in blocks]
         if any(column is None for column in columns):
             return None
@@ -167,7 +167,7 @@ def side_by_side(blocks: Sequence[Outcomes]) -> Outcomes:
 
 
 def is_graded(scores: FloatArray | None) -> bool:
-    """Whether some known score is neither 0 nor 1.
+    """Return whether a known score is neither 0 nor 1, such as a grade of 0.5.
 
     >>> is_graded(np.array([[1.0, 0.0], [np.nan, 1.0]])), is_graded(np.array([[0.7, 0.0]]))
     (False, True)
@@ -176,7 +176,7 @@ def is_graded(scores: FloatArray | None) -> bool:
 
 
 def quality_name(graded: bool) -> str:
-    """What a mean of scores is called: an accuracy only if every answer is right or wrong.
+    """Return what a mean of scores is called: an accuracy only if all answers are right or wrong.
 
     >>> quality_name(is_graded(np.array([[1.0, 0.0]])))
     'accuracy'
@@ -185,7 +185,9 @@ def quality_name(graded: bool) -> str:
 
 
 def ranks_in(scores: FloatArray, prices: FloatArray | None) -> IntArray:
-    """Rank (n_experts,) of each expert by its outcomes (n_samples, n_experts): see ``expert_ranks``.
+    """Return the rank (n_experts,) of each expert by its outcomes (n_samples, n_experts).
+
+    The ranks are those of ``expert_ranks``: 0 for the highest mean score.
 
     >>> ranks_in(np.array([[0.0, 1.0, 1.0]]), np.array([[1.0, 3.0, 2.0]]))
     array([2, 1, 0])
@@ -197,35 +199,47 @@ def ranks_in(scores: FloatArray, prices: FloatArray | None) -> IntArray:
 
 
 def mean_scores(scores: FloatArray) -> FloatArray:
-    """Mean score (n_experts,) of each expert, rounded so that equal ones tie; NaN if it was never asked."""
+    """Return the mean score (n_experts,) of each expert, NaN if it was never asked.
+
+    Means are rounded so that equal ones tie.
+    """
     return rounded(mean_known_costs(scores))
 
 
 def mean_known(values: FloatArray) -> float | None:
-    """Mean of the values that are known; None if there are none."""
+    """Return the mean of the values that are not NaN, None if all are."""
     known = ~np.isnan(values)
     if not known.any():
         return None
     return float(values[known].mean())
 
 
-def all_priced(paid: FloatArray, chosen: IntArray) -> bool:
-    """Whether every expert that is chosen has a known price, or time, in some of the rows it is chosen for.
+def all_priced(chosen_prices: FloatArray, chosen: IntArray) -> bool:
+    """Return whether every chosen expert has a known price in at least one row for which it is chosen.
+
+    Prices may also be times. NaN is an unknown one.
 
     >>> all_priced(np.array([0.1, np.nan, np.nan]), np.array([0, 0, 1]))
     False
     """
-    return np.setdiff1d(chosen, chosen[~np.isnan(paid)]).size == 0
+    is_priced = ~np.isnan(chosen_prices)
+    return np.setdiff1d(chosen, chosen[is_priced]).size == 0
 
 
 def baselines(
     outcomes: Outcomes, chosen: IntArray, expert_names: Sequence[str], fitted: int | None = None
 ) -> list[dict[str, Any]]:
-    """Choices beside what they are compared with: key, expert or None, and the figures of each.
+    """Return the figures of a router's choices (n_samples,) and of what they are compared with.
 
-    These are always asking the best single expert of these rows, always asking the one that was best when
-    the router was fitted (``fitted``), the same shares at random, and perfect choice. The shares of a
-    cascade are those of the experts whose answers are given.
+    Each entry has a "key", the name of the "expert" that is always asked or None, and the figures of
+    ``Outcomes.means``. The keys are:
+
+    - "router": the choices;
+    - "best_single": always the expert that is best on these rows;
+    - "fit_constant": always the expert ``fitted``, which was best when the router was fitted;
+    - "same_mix": the experts at random, with the shares that the choices have. A cascade counts for the
+      expert whose answer it gives;
+    - "perfect": the best expert of each row.
     """
     n_samples = len(chosen)
     best = outcomes.best_constant()

@@ -1,9 +1,10 @@
 """Settings whose expected loss is certified to stay below a limit: Learn-then-Test with betting.
 
-A setting is certified if the hypothesis "its expected loss is above the limit" is rejected. Settings are
-tested from the safest on and the testing stops at the first that is not rejected, so that no correction
-for the number of settings is needed (Angelopoulos et al., 2021). The p-values are those of a gambler who
-bets against the hypothesis (Waudby-Smith and Ramdas, 2024); they hold for any distribution and any n.
+A setting, such as a threshold of a router, is certified if the hypothesis "its expected loss is above the
+limit" is rejected on rows that were kept for this, the calibration rows. Settings are tested from the
+safest on and the testing stops at the first that is not rejected, so that no correction for the number of
+settings is needed (Angelopoulos et al., 2021). The p-values are those of a gambler who bets against the
+hypothesis (Waudby-Smith and Ramdas, 2024); they hold for any distribution and any number of rows.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, check_entries, float_matrix, invalid
 
-# Bets in units of the size that suits the last row: larger ones waste less of the error probability.
-BET = 1.5
+# Factor of the bets that would be best for the last row: larger ones waste less of the error probability.
+BET_FACTOR = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +28,10 @@ class Certificate:
     Attributes
     ----------
     n_certified : settings 0 to n_certified - 1 are certified together
-    p_values : (n_settings,) of "the expected loss is above the limit"
+    p_values : (n_settings,) of the hypothesis "the expected loss is above the limit"
     estimates : (n_settings,) mean losses of the calibration rows
-    limit, guarantee : as given
-    n : calibration rows
+    limit, guarantee : the arguments of ``certify``
+    n : number of calibration rows
     rows_needed : about how many rows would certify the next setting, inf if its mean loss is not below the
         limit; None if all settings are certified, or if so many rows were there already
     """
@@ -45,25 +46,31 @@ class Certificate:
 
 
 def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> FloatArray:
-    """P-values (n_settings,) for the hypothesis that the expected loss is above ``limit``.
+    """Return p-values for the hypothesis that the expected loss of a setting is above ``limit``.
 
-    With ``x = (1 + loss) / 2`` and ``m = (1 + limit) / 2``, the wealth
+    With ``x_i = (1 + loss_i) / 2`` and ``m = (1 + limit) / 2``, the wealth after n rows of somebody who
+    bets against the hypothesis, starting with 1, is::
 
-        ``prod_i (1 - bet_i (x_i - m))``
+        wealth_n = prod over i <= n of (1 - bet_i * (x_i - m))
 
-    of somebody who bets against the hypothesis has an expectation of at most 1 if the hypothesis holds,
-    whatever the distribution, provided that the bet on a row depends on earlier rows only. The p-value is
-    1 / the largest wealth. The sizes of the bets are tuned for power at ``level``.
+    If the hypothesis holds, its expectation is at most 1, whatever the distribution, provided that the bet
+    on a row depends on earlier rows only. So ``1 / max_n wealth_n`` is a p-value (Ville's inequality). The
+    bets make it small if the hypothesis is false: for a variance v of x they are proportional to
+    ``sqrt(2 log(1 / level) / (n v))``.
 
     Parameters
     ----------
-    losses : (n_samples, n_settings) array in [-1, 1], rows in random order
-    limit : number in (-1, 1)
-    level : number in (0, 1), the error probability with which the p-values will be compared
+    losses : array of shape (n_samples, n_settings)
+        Losses in [-1, 1], rows in random order.
+    limit : float
+        Number in (-1, 1).
+    level : float, default=0.1
+        Error probability with which the p-values will be compared. They are valid for any other one, too,
+        but larger than necessary.
 
     Returns
     -------
-    (n_settings,) array
+    p_values : array of shape (n_settings,)
 
     Examples
     --------
@@ -80,16 +87,18 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
     x = (1 + values) / 2
     m = (1 + limit) / 2
     n_seen = np.arange(1, n + 1)[:, None]
-    # Running means and variances start from one made-up row with mean 1/2 and variance 1/4.
+    # Running means and variances start as if there had been a row with mean 1/2 and variance 1/4.
     means = (0.5 + np.cumsum(x, axis=0)) / (n_seen + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / (n_seen + 1)
     # The bet on a row may use earlier rows only: otherwise the p-value would not be valid.
     variances_before = np.vstack([np.full((1, x.shape[1]), 0.25), variances[:-1]])
-    unit_bets = np.sqrt(2 * math.log(1 / level) / (n * variances_before))
-    # No row may lose more than half of the wealth, which would otherwise become negative.
-    bets = np.minimum(BET * unit_bets, 0.5 / (1 - m))
-    largest_log_wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0).max(axis=0)
-    return np.exp(-np.maximum(largest_log_wealth, 0))
+    bets = BET_FACTOR * np.sqrt(2 * math.log(1 / level) / (n * variances_before))
+    # No row may cost more than half of the wealth, which could otherwise become negative.
+    bets = np.minimum(bets, 0.5 / (1 - m))
+    log_wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0)
+    # At least the wealth of 1 at the start.
+    largest_log_wealth = np.maximum(log_wealth.max(axis=0), 0)
+    return np.exp(-largest_log_wealth)
 
 
 def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certificate:
@@ -100,13 +109,17 @@ def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certific
 
     Parameters
     ----------
-    losses : (n_samples, n_settings) array in [-1, 1]; column 0 is the setting that is tested first
-    limit : number in (-1, 1)
-    guarantee : number in (0, 1)
+    losses : array of shape (n_samples, n_settings)
+        Losses in [-1, 1] of the calibration rows. The columns are sorted: the setting that is probably the
+        safest is the first.
+    limit : float
+        Number in (-1, 1).
+    guarantee : float, default=0.9
+        Number in (0, 1).
 
     Returns
     -------
-    Certificate
+    certificate : Certificate
     """
     if not 0 < guarantee < 1:
         raise invalid("guarantee", f"must be above 0 and below 1; got {guarantee}.")
@@ -115,11 +128,11 @@ def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certific
     p_values = betting_p_values(values, limit, level)
     estimates = values.mean(axis=0)
     n_certified = _n_before_first_false(p_values <= level)
-    # How many rows the first setting that was not certified would need.
     rows_needed = None
     if n_certified < len(p_values):
-        gap = limit - estimates[n_certified]
-        rows_needed = _rows_needed(values[:, n_certified], gap, level)
+        first_failure = n_certified
+        gap = limit - estimates[first_failure]
+        rows_needed = _rows_needed(values[:, first_failure], gap, level)
     return Certificate(
         n_certified=n_certified,
         p_values=p_values,
@@ -132,14 +145,14 @@ def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certific
 
 
 def _n_before_first_false(rejected: BoolArray) -> int:
-    """Number of hypotheses that were rejected in order, before the first that was not."""
+    """Return the number of hypotheses that were rejected in order, before the first that was not."""
     if rejected.all():
         return len(rejected)
     return int(np.argmin(rejected))
 
 
 def _rows_needed(losses: FloatArray, gap: float, level: float) -> float | None:
-    """About how many rows would certify a setting with such losses (n,); inf if none would.
+    """Return about how many rows would certify a setting with such losses (n,); inf if no number would.
 
     With the gap from the mean loss up to the limit this is ``2 variance log(1 / level) / gap^2``. None if
     that is n or less: the formula is too rough to say how many more rows than n are needed.

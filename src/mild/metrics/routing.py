@@ -1,8 +1,9 @@
 """Metrics of a routing: losses with their references, shares, recall, and all of them together.
 
-``costs`` are (n_samples, n_experts) with NaN where an expert was never asked, ``chosen`` (n_samples,)
-expert indices, ``sample_weight`` (n_samples,) non-negative numbers or None. ``best_i`` is the cheapest
-asked expert of row i, ties to the lowest index.
+A routing is the choice of one expert for each row. ``costs`` are (n_samples, n_experts) with NaN where an
+expert was never asked, ``chosen`` (n_samples,) expert indices, ``sample_weight`` (n_samples,) non-negative
+numbers or None. ``best_i`` is the cheapest asked expert of row i, ties to the lowest index. A *constant*
+always asks the same expert, and the *oracle* asks ``best_i``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class BestConstant(NamedTuple):
 
 
 def chosen_costs(costs: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """``costs[i, chosen[i]]``: (n_samples,) float64, NaN where the chosen expert was never asked.
+    """Return the cost of the chosen expert of each row, NaN where it was never asked.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def chosen_costs(costs: ArrayLike, chosen: ArrayLike) -> FloatArray:
 def deferral_loss(
     costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None, missing: str = "error"
 ) -> float:
-    """Mean cost of the chosen experts: ``sum_i w_i * costs[i, chosen[i]] / sum_i w_i``.
+    """Return the mean cost of the chosen experts, ``sum_i w_i * costs[i, chosen[i]] / sum_i w_i``.
 
     Parameters
     ----------
@@ -78,16 +79,16 @@ def deferral_loss(
     >>> deferral_loss([[0.0, 1.0], [0.5, np.nan]], [1, 1], missing="skip")
     1.0
     """
-    values = chosen_costs(costs, chosen)
-    weights = row_weights(sample_weight, len(values))
-    rows = known_rows(values, missing)
-    mass = float(weights[rows].sum())
-    if mass == 0:
+    costs_of_choices = chosen_costs(costs, chosen)
+    weights = row_weights(sample_weight, len(costs_of_choices))
+    averaged = known_rows(costs_of_choices, missing)
+    total_weight = float(weights[averaged].sum())
+    if total_weight == 0:
         raise invalid(
             "sample_weight",
             "must be positive in at least one row whose chosen cost is known; got zeros only.",
         )
-    return float(weights[rows] @ values[rows]) / mass
+    return float(weights[averaged] @ costs_of_choices[averaged]) / total_weight
 
 
 def balanced_deferral_loss(
@@ -96,11 +97,11 @@ def balanced_deferral_loss(
     sample_weight: Weights = None,
     best: IntArray | None = None,
 ) -> float:
-    """Deferral loss averaged per cheapest expert, so that each of these experts counts equally.
+    """Return the mean cost of the chosen experts, averaged so that each cheapest expert counts equally.
 
-    ``mean over k of sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k]``. Rows that
-    chose an expert never asked are left out; NaN if no chosen cost is known. ``best`` (n_samples,) is the
-    cheapest expert, by default the one of lowest index.
+    The rows are grouped by their cheapest expert, and the mean over groups of the mean costs is
+    ``mean_k of (sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k])``. Rows whose chosen
+    expert was never asked are left out.
 
     Parameters
     ----------
@@ -124,16 +125,16 @@ def balanced_deferral_loss(
     weights = np.where(is_unknown, 0.0, row_weights(sample_weight, len(array)))
     if best is None:
         best = cheapest_of(array)
-    mass = np.bincount(best, weights)
-    total = np.bincount(best, weights * np.nan_to_num(costs_of_choices))
-    used = mass > 0
-    if not used.any():
+    group_weights = np.bincount(best, weights)
+    group_costs = np.bincount(best, weights * np.nan_to_num(costs_of_choices))
+    has_rows = group_weights > 0
+    if not has_rows.any():
         return float("nan")
-    return float(np.mean(total[used] / mass[used]))
+    return float(np.mean(group_costs[has_rows] / group_weights[has_rows]))
 
 
 def constant_losses(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray:
-    """Mean cost (n_experts,) of always asking expert k, over the rows on which k was asked.
+    """Return the mean cost of always asking expert k, for every k, over the rows on which k was asked.
 
     ``L_k = sum_i w_i c_ik / sum_i w_i`` over i with known ``c_ik``; NaN for an expert never asked.
 
@@ -159,7 +160,7 @@ def constant_losses(costs: ArrayLike, sample_weight: Weights = None) -> FloatArr
 def best_constant(
     costs: ArrayLike, sample_weight: Weights = None, ranks: ArrayLike | None = None
 ) -> BestConstant:
-    """The expert of least mean cost, ``argmin_k constant_losses_k``, ties to the lowest index.
+    """Return the expert of least mean cost, ``argmin_k constant_losses_k``, ties to the lowest index.
 
     With NaN costs, experts asked about easier rows look better than they are: see ``common_constant``.
 
@@ -185,7 +186,7 @@ def best_constant(
 
 
 def oracle_loss(costs: ArrayLike, sample_weight: Weights = None) -> float:
-    """Mean cost of the cheapest asked expert of each row: ``sum_i w_i min_k c_ik / sum_i w_i``.
+    """Return the mean cost of the cheapest asked expert, ``sum_i w_i min_k c_ik / sum_i w_i``.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ def oracle_loss(costs: ArrayLike, sample_weight: Weights = None) -> float:
 
 
 def shuffled_control(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
-    """Expected cost of the same choices assigned to the rows at random.
+    """Return the expected cost of the same choices assigned to the rows at random.
 
     ``sum_k share_k * constant_losses_k``, the exact expectation over all shuffles. A router that does
     no better has learned how often to ask each expert but not when. NaN if an expert that was chosen
@@ -237,7 +238,7 @@ def shuffled_control(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights
 
 
 def expert_shares(chosen: ArrayLike, n_experts: int, sample_weight: Weights = None) -> FloatArray:
-    """(n_experts,) shares of the rows: ``share_k = sum_i w_i 1[chosen_i = k] / sum_i w_i``.
+    """Return the share of the rows that each expert gets, ``sum_i w_i 1[chosen_i = k] / sum_i w_i``.
 
     Parameters
     ----------
@@ -263,7 +264,9 @@ def expert_shares(chosen: ArrayLike, n_experts: int, sample_weight: Weights = No
 
 
 def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray:
-    """Share of the rows on which each expert is the cheapest asked one, ties to the lowest index.
+    """Return the share of the rows on which each expert is the cheapest asked one.
+
+    Ties go to the lowest index.
 
     Where many rows tie, these shares depend on the order of the experts: list the preferred first.
 
@@ -286,7 +289,9 @@ def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray
 
 
 def share_entropy(shares: ArrayLike) -> float:
-    """``-sum_k s_k log s_k / log(n_experts)``: 0 if one expert gets everything, 1 for an even split.
+    """Return the entropy ``-sum_k s_k log s_k / log(n_experts)`` of shares s.
+
+    It is 0 if one expert gets everything, and 1 for an even split.
 
     Parameters
     ----------
@@ -316,11 +321,21 @@ def expert_recall(
     sample_weight: Weights = None,
     best: IntArray | None = None,
 ) -> FloatArray:
-    """Of the rows on which expert k is cheapest, the share that was sent to k; (n_experts,).
+    """Return, for every expert, the share of the rows on which it is cheapest that were sent to it.
 
     ``recall_k = sum_i w_i 1[best_i = k] 1[chosen_i = k] / sum_i w_i 1[best_i = k]``. NaN for an expert
-    that is never cheapest. A choice that ties with the cheapest counts as a miss. ``best`` (n_samples,)
-    is the cheapest expert, by default the one of lowest index.
+    that is never cheapest. A choice that ties with the cheapest counts as a miss.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+    best : (n_samples,) array of the cheapest experts; by default those of lowest index
+
+    Returns
+    -------
+    (n_experts,) array
 
     Examples
     --------
@@ -339,7 +354,7 @@ def expert_recall(
 
 
 def balanced_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
-    """Mean of ``expert_recall`` over the experts that are cheapest somewhere.
+    """Return the mean of ``expert_recall`` over the experts that are cheapest somewhere.
 
     Parameters
     ----------
@@ -360,7 +375,7 @@ def balanced_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights 
 
 
 def worst_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
-    """Least of ``expert_recall`` over the experts that are cheapest somewhere: ``min_k recall_k``.
+    """Return the least ``expert_recall`` of the experts that are cheapest somewhere.
 
     Parameters
     ----------
@@ -386,9 +401,9 @@ class CommonRows:
 
     Attributes
     ----------
-    rows : (n_samples,) mask of these rows
-    complete : whether every expert was asked in all of them; False if there are too few such rows:
-        then all rows are taken, and means are over different ones
+    rows : (n_samples,) boolean array, True for these rows
+    complete : whether every expert was asked in all of them; False if there are too few such rows, so
+        that all rows are compared, and the mean of each expert is over other ones
     asked : number of rows in which every expert was asked
     """
 
@@ -403,7 +418,7 @@ class CommonRows:
 
     @property
     def sentence(self) -> str | None:
-        """Which rows are left out, or that means are over different rows; None if neither holds."""
+        """A remark for users if rows are left out, or means are over different rows; otherwise None."""
         total = len(self.rows)
         if not self.complete:
             return (
@@ -417,33 +432,43 @@ class CommonRows:
 
 
 def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows:
-    """Rows in which every expert was asked, if they are 30 or half of all; all rows otherwise.
+    """Return the rows in which every expert was asked, if they are 30 or half of all, otherwise all rows.
 
     Means over different rows are comparable only if experts were asked at random. Experts that were
-    asked nowhere are ignored, and rows of ``chosen`` (if given) that went to them are left out.
+    asked in no row are ignored; with ``chosen`` (n_samples,), rows that chose them are left out.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices, optional
+
+    Returns
+    -------
+    CommonRows
 
     Examples
     --------
-    >>> found = common_rows([[0.0, 1.0], [1.0, 0.0], [0.0, np.nan]])
-    >>> found.rows, found.sentence
+    >>> common = common_rows([[0.0, 1.0], [1.0, 0.0], [0.0, np.nan]])
+    >>> common.rows, common.sentence
     (array([ True,  True, False]), '1 of 3 rows is left out because not every expert was asked.')
     """
     array = evaluated_costs(costs)
-    known = ~np.isnan(array)
-    full: BoolArray = np.asarray((known | ~known.any(axis=0)).all(axis=1))
+    is_known = ~np.isnan(array)
+    never_asked = ~is_known.any(axis=0)
+    is_complete: BoolArray = np.asarray((is_known | never_asked).all(axis=1))
     if chosen is not None:
-        full &= ~np.isnan(chosen_costs(array, chosen))
-    asked = int(full.sum())
-    if asked >= FEWEST_GROUPS or 2 * asked >= len(full):
-        return CommonRows(full, True, asked)
-    return CommonRows(np.ones(len(full), dtype=bool), False, asked)
+        is_complete &= ~np.isnan(chosen_costs(array, chosen))
+    n_complete = int(is_complete.sum())
+    if n_complete >= FEWEST_GROUPS or 2 * n_complete >= len(is_complete):
+        return CommonRows(is_complete, True, n_complete)
+    return CommonRows(np.ones(len(is_complete), dtype=bool), False, n_complete)
 
 
 @check_arguments
 def common_constant(
     costs: ArrayLike, sample_weight: Weights = None, ranks: ArrayLike | None = None
 ) -> int:
-    """The expert of least mean cost on the rows of ``common_rows``, ties as in ``best_constant``.
+    """Return the expert of least mean cost on the rows of ``common_rows``, ties as in ``best_constant``.
 
     Parameters
     ----------
@@ -461,7 +486,7 @@ def common_constant(
     1
     """
     array = evaluated_costs(costs)
-    weights = _given_or_equal_weights(sample_weight, len(array))
+    weights = _unchecked_weights(sample_weight, len(array))
     rows = common_rows(array).rows
     if not weights[rows].any():
         # All weight is on the other rows.
@@ -469,8 +494,8 @@ def common_constant(
     return best_constant(array[rows], weights[rows], ranks).expert
 
 
-def _given_or_equal_weights(sample_weight: Weights, n_samples: int) -> NDArray[Any]:
-    """Weights (n_samples,) as they were given, not yet checked; ones if none were."""
+def _unchecked_weights(sample_weight: Weights, n_samples: int) -> NDArray[Any]:
+    """Return the weights (n_samples,) that can be indexed but are not checked; None stands for ones."""
     if sample_weight is None:
         return np.ones(n_samples)
     return np.asarray(sample_weight)
@@ -482,11 +507,14 @@ class RoutingSummary:
 
     Attributes
     ----------
-    n_samples, n_known : rows, and compared rows in which the cost of the choice is known
-    loss : deferral loss, the mean over the latter
-    shares, oracle_shares, recall : (n_experts,) as the functions of these names
+    n_samples : number of rows
+    n_known : number of compared rows in which the cost of the choice is known
+    loss : deferral loss, the mean over these
+    shares, oracle_shares, recall : (n_experts,) as ``expert_shares``, ``oracle_shares``, ``expert_recall``
+    balanced_recall : as the function of this name
     entropy : entropy of the shares, 1 for an even split
     constant_expert, constant_loss : best constant and its mean cost
+    oracle_loss : mean cost of the cheapest expert of each row
     headroom : ``constant_loss - oracle_loss``
     headroom_captured : ``(constant_loss - loss) / headroom``; 0 for the best constant, 1 for the oracle;
         NaN if there is no headroom, and if the three are means over different rows
@@ -517,10 +545,19 @@ class RoutingSummary:
 def summary(
     costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None, missing: str = "error"
 ) -> RoutingSummary:
-    """Compute all metrics of a routing that need only costs and choices.
+    """Return all metrics of a routing that need only costs and choices.
 
-    Parameters are those of ``deferral_loss``. Rows that lack another expert than the chosen one are left
-    out according to ``common_rows``.
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked. ``common_rows`` decides
+        whether rows are left out in which an expert other than the chosen one was not asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+    missing : "error" refuses rows that chose an expert that was never asked; "skip" leaves them out
+
+    Returns
+    -------
+    RoutingSummary
 
     Examples
     --------
@@ -529,17 +566,18 @@ def summary(
     (0.25, 0.5, 0.125, 0.667)
     """
     all_costs = evaluated_costs(costs)
-    all_experts = check_labels(chosen, all_costs.shape, "chosen")
-    known_rows(chosen_costs(all_costs, all_experts), missing)
-    common = common_rows(all_costs, all_experts)
-    array = all_costs[common.rows]
-    experts = all_experts[common.rows]
-    weights = _given_or_equal_weights(sample_weight, len(all_costs))[common.rows]
-    loss = deferral_loss(array, experts, weights, missing)
-    shares = expert_shares(experts, array.shape[1], weights)
-    recall = expert_recall(array, experts, weights)
-    constant = best_constant(array, weights)
-    oracle = oracle_loss(array, weights)
+    all_choices = check_labels(chosen, all_costs.shape, "chosen")
+    # Called for its error: with missing="error" every chosen cost must be known.
+    known_rows(chosen_costs(all_costs, all_choices), missing)
+    common = common_rows(all_costs, all_choices)
+    compared_costs = all_costs[common.rows]
+    choices = all_choices[common.rows]
+    weights = _unchecked_weights(sample_weight, len(all_costs))[common.rows]
+    loss = deferral_loss(compared_costs, choices, weights, missing)
+    shares = expert_shares(choices, compared_costs.shape[1], weights)
+    recall = expert_recall(compared_costs, choices, weights)
+    constant = best_constant(compared_costs, weights)
+    oracle = oracle_loss(compared_costs, weights)
     headroom = constant.cost - oracle
     headroom_captured = np.nan
     # A gap of rounding size is no headroom.
@@ -547,10 +585,10 @@ def summary(
         headroom_captured = (constant.cost - loss) / headroom
     return RoutingSummary(
         n_samples=len(all_costs),
-        n_known=int((~np.isnan(chosen_costs(array, experts))).sum()),
+        n_known=int((~np.isnan(chosen_costs(compared_costs, choices))).sum()),
         loss=loss,
         shares=shares,
-        oracle_shares=oracle_shares(array, weights),
+        oracle_shares=oracle_shares(compared_costs, weights),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
         entropy=share_entropy(shares),
@@ -559,5 +597,5 @@ def summary(
         oracle_loss=oracle,
         headroom=headroom,
         headroom_captured=headroom_captured,
-        shuffled_control=shuffled_control(array, experts, weights),
+        shuffled_control=shuffled_control(compared_costs, choices, weights),
     )

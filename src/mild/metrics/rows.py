@@ -60,7 +60,7 @@ def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) ->
 
 
 def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
-    """Mask of the rows whose chosen value is known; ``missing="error"`` refuses unknown ones."""
+    """Return which rows have a known chosen value; ``missing="error"`` raises an error if any has not."""
     check_option("missing", missing, ("error", "skip"))
     known = ~np.isnan(chosen_values)
     n_unknown = int((~known).sum())
@@ -81,7 +81,7 @@ def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
 
 
 def check_draws(name: str, n_draws: int, confidence: float) -> None:
-    """Refuse a confidence outside (0, 1), and too few draws to have one beyond each limit."""
+    """Raise an error for a confidence outside (0, 1), or fewer draws than one beyond each limit."""
     check_share("confidence", confidence)
     fewest = int(np.ceil(2 / (1 - confidence) - 1e-9))
     if n_draws < fewest:

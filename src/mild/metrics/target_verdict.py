@@ -1,4 +1,9 @@
-"""Whether choices do what was asked for: quality kept and dollars saved, against a reference expert."""
+"""Whether a router meets a target of quality or dollars, compared with a reference expert.
+
+A target is such as "keep 95 % of the quality of the best single expert" (``keep_quality``). It is judged on
+rows with known outcomes: ``ReferenceComparison`` computes the figures with their intervals, and
+``TargetVerdict`` holds them and says whether the targets are met.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +23,14 @@ from mild.money import amounts, decimals, plain_number
 
 
 class AskedFigure(NamedTuple):
-    """A figure that can be asked for."""
+    """A figure for which a target can be set."""
 
     attribute: str  # of ``TargetVerdict``
     name: str  # for people
-    sign: int  # 1 if it must be at least what was asked for, -1 if at most
+    sign: int  # 1 if it must be at least the target, -1 if at most
 
 
-#: What can be asked for.
+#: Figures by the name of the target.
 ASKED = {
     "keep_quality": AskedFigure("quality_kept", "quality kept", 1),
     "max_quality_loss": AskedFigure("quality_loss", "quality loss", -1),
@@ -47,9 +52,10 @@ class Margin(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetVerdict:
-    """What a router does of what was asked for, against a reference: an expert that is always asked.
+    """Figures of a router for its targets, compared with always asking one expert, the reference.
 
-    The reference is the expert that was best when the router was tuned, whichever is best on these rows.
+    The reference is the expert that was best when the router was tuned, even if another one is better on
+    these rows.
 
     Attributes
     ----------
@@ -58,13 +64,13 @@ class TargetVerdict:
     quality_kept : mean quality of the router over that of the reference; None if the latter is 0
     quality_loss : mean quality of the reference minus that of the router
     reference_share : share of the queries that the reference gets
-    dollars_saved : share of the reference's dollars; None if they are 0, or not known
+    dollars_saved : share of the reference's dollars that the router saves; None if they are 0 or not known
     dollars_per_1000 : dollars of the router per 1,000 queries; None if they are not known
     quality, reference_quality : mean qualities
     reference_dollars_per_1000 : None if they are not known
-    guarantee : probability that was asked for; None without
-    certified : whether the rows, which were kept for calibration, certify the target; None without
-    judged_on : what the rows are, for the sentence
+    guarantee : probability with which the target must be met; None if there is no such requirement
+    certified : with a guarantee, whether the rows, which were kept for calibration, certify the target
+    judged_on : what the rows are called in the sentence
     """
 
     asked: Mapping[str, float]
@@ -82,14 +88,14 @@ class TargetVerdict:
     judged_on: str = "these rows"
 
     def __post_init__(self) -> None:
-        # An interval by a normal distribution knows no bounds, but nobody is paid for asking.
+        # Intervals by a normal distribution know no bounds, but prices are not negative.
         if self.dollars_saved is not None:
             object.__setattr__(self, "dollars_saved", _at_most(self.dollars_saved, 1.0))
         if self.dollars_per_1000 is not None:
             object.__setattr__(self, "dollars_per_1000", _at_least(self.dollars_per_1000, 0.0))
 
     def spare(self, name: str) -> Margin | None:
-        """By how much one of the targets is met; None if the figure is not known."""
+        """Return by how much a target is met, None if the figure is not known."""
         attribute, _, sign = ASKED[name]
         figure: Interval | None = getattr(self, attribute)
         if figure is not None:
@@ -97,15 +103,15 @@ class TargetVerdict:
             ends = (sign * (figure.low - limit), sign * (figure.high - limit))
             return Margin(sign * (figure.estimate - limit), min(ends), max(ends))
         if name == "keep_quality":
-            # No share can be kept of a reference without quality, and none is asked for.
+            # A reference without quality has no quality to keep: the target is met exactly.
             return Margin(0.0, 0.0, 0.0)
         return None
 
     @property
     def certain(self) -> bool:
-        """Whether the answer is the same on any rows: every choice is the reference, by its quality."""
-        quality = {"keep_quality", "max_quality_loss"}
-        return self.reference_share.low == 1 and set(self.asked) <= quality
+        """Whether few rows suffice: if all choices are the reference, any rows show the same quality."""
+        quality_targets = {"keep_quality", "max_quality_loss"}
+        return self.reference_share.low == 1 and set(self.asked) <= quality_targets
 
     @property
     def met(self) -> bool | None:
@@ -119,20 +125,20 @@ class TargetVerdict:
 
     @property
     def open(self) -> list[str]:
-        """Names of the figures whose interval includes the limit, where this leaves the answer open."""
+        """Names of the figures whose interval includes the target, if that leaves the answer open."""
         if self.certified is not None:
             return []
         names = []
         for name, margin in self._known_margins().items():
             if margin.high < -OUTCOMES:
-                # This target is missed for certain, which settles the answer.
+                # This target is missed by the whole interval, which settles the answer.
                 return []
             if margin.low < -OUTCOMES:
                 names.append(ASKED[name].name)
         return names
 
     def _known_margins(self) -> dict[str, Margin]:
-        """Margins of the targets whose figures are known."""
+        """Return the margins of the targets whose figures are known, by the name of the target."""
         margins = {}
         for name in self.asked:
             margin = self.spare(name)
@@ -142,12 +148,12 @@ class TargetVerdict:
 
     @property
     def words(self) -> str:
-        """What the router does, for a sentence."""
+        """What the router does, as part of a sentence."""
         clauses = [self._quality_words(), self._dollar_words()]
         return ", and ".join(clause for clause in clauses if clause)
 
     def _quality_words(self) -> str:
-        """What the router does to quality."""
+        """Return the part of the sentence about quality."""
         if self.quality_kept is None:
             words = f"has a quality of {self.quality:.4f}, where {self.reference} has none"
         else:
@@ -164,7 +170,7 @@ class TargetVerdict:
         return words
 
     def _dollar_words(self) -> str:
-        """What the router does to dollars; nothing if they are not known."""
+        """Return the part of the sentence about dollars, empty if they are not known."""
         clauses = []
         if self.dollars_saved is not None:
             clauses.append(_saved_words(self.dollars_saved))
@@ -175,14 +181,14 @@ class TargetVerdict:
 
     @property
     def asked_words(self) -> str:
-        """What was asked for, for a sentence."""
+        """The targets, as part of a sentence."""
         words = ", ".join(f"{name} {plain_number(value)}" for name, value in self.asked.items())
         if self.guarantee is None:
             return words
         return f"{words} with probability {self.guarantee:g}"
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; None for what is not known."""
+        """Return fields ready for JSON; None for what is not known."""
         figures = {name: _interval_fields(getattr(self, name)) for name in FIGURES}
         return {
             "asked": dict(self.asked),
@@ -200,14 +206,14 @@ class TargetVerdict:
 
 
 def _interval_fields(interval: Interval | None) -> dict[str, float] | None:
-    """Estimate and limits of an interval, ready for JSON."""
+    """Return estimate and limits of an interval, ready for JSON."""
     if interval is None:
         return None
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
 def _percent_words(share: Interval, before_interval: str = "") -> str:
-    """A share and its interval in percent."""
+    """Return a share and its interval in percent, such as "95.0 % (94.1 to 95.9)"."""
     estimate = _percent(share.estimate)
     low = _percent(share.low)
     high = _percent(share.high)
@@ -215,12 +221,12 @@ def _percent_words(share: Interval, before_interval: str = "") -> str:
 
 
 def _percent(share: float) -> float:
-    """A share in percent to one decimal, without a minus sign in front of 0."""
+    """Return a share in percent to one decimal, without a minus sign in front of 0."""
     return round(100 * share, 1) + 0.0
 
 
 def _saved_words(saved: Interval) -> str:
-    """A share of the reference's dollars that is saved, or is paid on top of them."""
+    """Return the clause about the share of the reference's dollars that is saved, or added to them."""
     if max(abs(saved.low), abs(saved.high)) < SHOWN_SHARE:
         return "costs as much"
     if saved.estimate > -SHOWN_SHARE:
@@ -232,7 +238,7 @@ def _saved_words(saved: Interval) -> str:
 
 
 def _negated(interval: Interval) -> Interval:
-    """The interval of minus the estimate."""
+    """Return the interval of minus the estimate."""
     return Interval(
         -interval.estimate,
         -interval.high,
@@ -244,7 +250,7 @@ def _negated(interval: Interval) -> Interval:
 
 
 def _at_most(interval: Interval, bound: float) -> Interval:
-    """The interval without what is above a bound."""
+    """Return the interval without what is above a bound."""
     return replace(
         interval,
         estimate=min(interval.estimate, bound),
@@ -254,31 +260,31 @@ def _at_most(interval: Interval, bound: float) -> Interval:
 
 
 def _at_least(interval: Interval, bound: float) -> Interval:
-    """The interval without what is below a bound."""
+    """Return the interval without what is below a bound."""
     return _negated(_at_most(_negated(interval), -bound))
 
 
 def _price_words(dollars: Interval) -> str:
-    """Dollars per 1,000 queries, and their interval."""
+    """Return the dollars per 1,000 queries and their interval in words."""
     estimate, low, high = amounts([dollars.estimate, dollars.low, dollars.high])
     return f"${estimate} ({low} to {high}) per 1,000 queries"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReferenceComparison:
-    """Choices on rows with known outcomes, beside always asking one expert, the reference.
+    """Choices of experts on rows with known outcomes, compared with always asking the reference.
 
     Attributes
     ----------
     scores : (n_samples, n_experts), NaN where they are not known
     prices : (n_samples, n_experts) dollars, NaN where they are not known; None if none are
-    chosen : (n_samples,) experts asked; or (n_samples, m), of which the first column is judged and the
-        others are the settings among which it was chosen: the intervals then hold for all of them
+    chosen : (n_samples,) experts asked by the setting that is judged. Or (n_samples, m), if that setting
+        was selected among m: it is the first column, and the intervals hold for all columns at once
     reference, reference_name : index and name of the expert that is always asked
     groups : (n_samples,) labels; rows of one group count once in the intervals. None: every row counts
     sample_weight : (n_samples,) weights of the rows in the means; None weighs rows equally
-    asks_reference : (n_samples, n_experts) whether a choice asks the reference, for columns that ask
-        several experts; None if only the reference does
+    asks_reference : (n_samples, n_experts) whether choosing a column asks the reference, where columns may
+        be cascades, which ask several experts; None if only the column of the reference does
     confidence, random_state : of the intervals
     """
 
@@ -301,23 +307,32 @@ class ReferenceComparison:
         certified: bool | None = None,
         judged_on: str = "these rows",
     ) -> TargetVerdict | None:
-        """What the choices do of what was asked for.
-
-        None where the quality of the choices, or of the reference, is not known in any row.
+        """Return whether the choices meet the targets, with the figures behind this.
 
         Parameters
         ----------
-        asked : targets by name; those that ``ASKED`` does not know are left out
-        guarantee : probability with which they were asked for; None without
-        certified : whether the rows, which were kept for calibration, certify the target; None without
-        judged_on : what the rows are, for the sentence
+        asked : mapping of str to float
+            Targets by name. Names that are not in ``ASKED`` are ignored.
+        guarantee : float, default=None
+            Probability with which the targets must be met. None if there is no such requirement.
+        certified : bool, default=None
+            With a guarantee, whether the rows, which were kept for calibration, certify the target.
+        judged_on : str
+            What the rows are called in the sentence.
+
+        Returns
+        -------
+        verdict : TargetVerdict or None
+            None if the quality of the choices, or of the reference, is not known in any row.
         """
+        # Rows whose plain means are the mean scores of the settings and of the reference.
         quality = self._mean_rows(self.scores)
         if np.isnan(quality.means).any():
             return None
         dollars = self._dollars()
+        known_targets = {name: asked[name] for name in ASKED if name in asked}
         return TargetVerdict(
-            asked={name: asked[name] for name in ASKED if name in asked},
+            asked=known_targets,
             reference=self.reference_name,
             quality_kept=self._ratio_interval(quality),
             quality_loss=self._interval(quality.reference - quality.settings),
@@ -334,27 +349,27 @@ class ReferenceComparison:
 
     @property
     def _settings(self) -> IntArray:
-        """Experts (n_samples, m) asked by each setting."""
+        """Experts (n_samples, m) asked by each of m settings, of which the first is judged."""
         if self.chosen.ndim == 1:
             return self.chosen[:, None]
         return self.chosen
 
     def _mean_rows(self, values: FloatArray) -> _MeanRows:
-        """Values (n_samples, n_experts) of the settings and of the reference, as rows to average."""
+        """Return the values of the settings and of the reference, as rows that can simply be averaged."""
         rows = np.arange(len(values))[:, None]
         both = np.column_stack([values[rows, self._settings], values[:, self.reference]])
         linearised = linearised_rows(both, self.sample_weight)
         return _MeanRows(linearised[:, :-1], linearised[:, -1:], linearised.mean(axis=0))
 
     def _reference_share(self) -> Interval:
-        """Share of the queries that the reference gets."""
+        """Return the share of the queries that the reference gets."""
         asks_reference = self._settings == self.reference
         if self.asks_reference is not None:
             asks_reference = np.take_along_axis(self.asks_reference, self._settings, axis=1)
         return self._interval(linearised_rows(asks_reference.astype(float), self.sample_weight))
 
     def _dollars(self) -> _DollarFigures:
-        """What the choices and the reference cost, where every expert that is asked has a price."""
+        """Return what the choices and the reference cost, if every expert that is asked has a price."""
         if self.prices is None or not self._are_priced(self.prices):
             return _DollarFigures()
         prices = self._mean_rows(self.prices)
@@ -369,7 +384,7 @@ class ReferenceComparison:
         )
 
     def _are_priced(self, prices: FloatArray) -> bool:
-        """Whether the reference, and each expert that is chosen, has a known price."""
+        """Return whether the reference, and each expert that is chosen, has a known price."""
         rows = np.arange(len(prices))
         chosen = self._settings[:, 0]
         always_reference = np.full(len(prices), self.reference)
@@ -377,14 +392,14 @@ class ReferenceComparison:
         return all_priced(prices[np.concatenate([rows, rows]), asked], asked)
 
     def _ratio_interval(self, rows: _MeanRows) -> Interval | None:
-        """Interval of the first setting's mean over that of the reference."""
+        """Return the interval of the first setting's mean over that of the reference."""
         ratio = rows.ratio()
         if ratio is None:
             return None
         return self._interval(ratio)
 
     def _interval(self, rows: FloatArray) -> Interval:
-        """Interval of the mean of the first column, which holds for all columns (n_samples, m) at once."""
+        """Return the interval of the first column's mean; it holds for all columns (n, m) at once."""
         if len(rows) < 2:
             mean = float(rows[0, 0])
             return Interval(mean, mean, mean, 0.0, len(rows), self.confidence)
@@ -399,23 +414,24 @@ class ReferenceComparison:
 
 @dataclass(frozen=True, eq=False)
 class _MeanRows:
-    """Rows whose plain means are those of m settings and of the reference, over known rows."""
+    """Rows whose plain means are the means of m settings and of the reference over their known rows."""
 
     settings: FloatArray  # (n_samples, m)
     reference: FloatArray  # (n_samples, 1)
     means: FloatArray  # (m + 1,), that of the reference last
 
     def ratio(self) -> FloatArray | None:
-        """Rows (n_samples, m) whose means are those of the settings over that of the reference.
+        """Return rows (n_samples, m) whose means are those of the settings over that of the reference.
 
-        For means a and b with the ratio r they are ``r + (a_i - r b_i) / b``, whose spread is that of the
-        ratio. None if b is not positive.
+        For the values a_i of a setting and b_i of the reference, with means a and b and ``r = a / b``,
+        they are ``r + (a_i - r b_i) / b``. Their spread is that of the ratio, to first order. None if b is
+        not positive.
         """
-        base = float(self.reference.mean())
-        if not base > 0:
+        b = float(self.reference.mean())
+        if not b > 0:
             return None
-        share = self.settings.mean(axis=0) / base
-        return share + (self.settings - share * self.reference) / base
+        r = self.settings.mean(axis=0) / b
+        return r + (self.settings - r * self.reference) / b
 
 
 @dataclass(frozen=True)
@@ -440,30 +456,44 @@ def target_of_choices(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> TargetVerdict | None:
-    """What choices do of what was asked for, against always asking a reference.
-
-    None where the quality of the choices, or of the reference, is not known in any row.
+    """Return whether choices of experts meet targets, compared with always asking a reference expert.
 
     The interval of a ratio r of means a and b is that of the mean of ``r + (a_i - r b_i) / b`` over rows.
 
     Parameters
     ----------
-    scores, prices : (n_samples, n_experts), NaN where they are not known; prices may be None
-    chosen : (n_samples,) experts asked; or (n_samples, m), of which the first column is judged and the
-        others are the settings among which it was chosen: the intervals then hold for all of them
-    reference : index of the expert that is compared with
-    expert_names : names of the experts
-    asked : targets by name; those that ``ASKED`` does not know are left out
-    groups : (n_samples,) labels; rows of one group count once in the intervals
-    sample_weight : (n_samples,) weights of the rows in the means
-    confidence, random_state : of the intervals
+    scores : array of shape (n_samples, n_experts)
+        Score of the answer of each expert; NaN where it is not known.
+    prices : array of shape (n_samples, n_experts) or None
+        Dollars; NaN where they are not known.
+    chosen : array of int of shape (n_samples,)
+        Experts asked by the setting that is judged. Or (n_samples, m), if that setting was selected among
+        m: it is the first column, and the intervals hold for all columns at once.
+    reference : int
+        Index of the expert to compare with.
+    expert_names : sequence of str
+        Names of the experts.
+    asked : mapping of str to float
+        Targets by name. Names that are not in ``ASKED`` are ignored.
+    groups : array of shape (n_samples,), default=None
+        Labels; rows of one group count as one observation in the intervals. None if every row counts.
+    sample_weight : array of shape (n_samples,), default=None
+        Weights of the rows in the means.
+    confidence, random_state
+        Of the intervals.
+
+    Returns
+    -------
+    verdict : TargetVerdict or None
+        None if the quality of the choices, or of the reference, is not known in any row.
 
     Examples
     --------
-    >>> scores, prices = np.tile([[1.0, 1.0], [0.0, 1.0]], (40, 1)), np.tile([1.0, 4.0], (80, 1))
+    >>> scores = np.tile([[1.0, 1.0], [0.0, 1.0]], (40, 1))
+    >>> prices = np.tile([1.0, 4.0], (80, 1))
     >>> chosen = np.tile([0, 1], 40)
-    >>> found = target_of_choices(scores, prices, chosen, 1, ["small", "large"], {"keep_quality": 0.9})
-    >>> found.quality_kept.estimate, found.dollars_saved.estimate, found.met
+    >>> verdict = target_of_choices(scores, prices, chosen, 1, ["small", "large"], {"keep_quality": 0.9})
+    >>> verdict.quality_kept.estimate, verdict.dollars_saved.estimate, verdict.met
     (1.0, 0.375, True)
     """
     comparison = ReferenceComparison(

@@ -1,4 +1,8 @@
-"""The verdict on a router: one rule, one sentence and one way to its interval for every command."""
+"""The verdict on a router: whether routing pays, compared with always asking the best single expert.
+
+Every command and report uses this rule, this sentence and this interval. "The constant" is the expert that
+is always asked in the comparison.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
 from mild.metrics.target_verdict import TargetVerdict
 from mild.money import amount, decimals
 
-#: What the interval counts: singular and plural.
+#: What counts as one observation in the interval, singular and plural.
 COUNTED = {"row": "rows", "query": "distinct queries", "group": "groups"}
 
 #: Splits from which on an interval over splits is about as narrow as the rows allow.
@@ -41,11 +45,11 @@ ROUNDING = OUTCOMES
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Verdict:
-    """Whether a router does what was asked for, on rows it was not fitted on.
+    """Whether a router is worth using, judged on rows it was not fitted on.
 
-    With a target, this is the target. Otherwise it is a lower mean cost than that of the best constant:
-    routing pays if ``high < 0`` and does not pay if ``low >= 0``. Otherwise it is undecided, and also with
-    fewer than 30 groups, unless the router always chose the constant.
+    Without a target, that is a lower mean cost than that of the best constant: routing pays if ``high < 0``
+    and does not pay if ``low >= 0``. It is undecided if the interval includes 0, or with fewer than 30
+    groups, unless the router always chose the constant. With a target, it is whether the target is met.
 
     Attributes
     ----------
@@ -56,15 +60,15 @@ class Verdict:
     router_cost, constant_cost : mean costs; None if they are not known
     n_candidates : routers from which this one was chosen
     n_rows : rows judged
-    n_groups : groups among them, which count once; without groups the rows
-    counted : what a group is: "row", "query" (equal queries count once) or "group"
+    n_groups : groups of rows, which count as one observation each; without groups that of rows
+    counted : what a group is: "row", "query" (all rows with the same query) or "group"
     n_splits : splits over which the interval was taken; 1 for an interval over groups
     identical : whether the router always chose the constant
     dollars_per_1000 : price of the router minus that of the constant, per 1,000 inputs; None if unknown
     left_out : sentence about rows that were left out or that differ; None if there are none
     notes : remarks about the interval, for the sentence
-    target : what the router does of the target that was asked for; None without a target
-    told : the sentence, where it does not follow from the figures
+    target : whether the router meets its target; None without a target
+    told : a sentence to use in place of the one that is made from the figures; None if there is none
 
     Examples
     --------
@@ -107,10 +111,10 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def pays(self) -> bool | None:
-        """Whether routing does what was asked for: True, False, or None if it is not clear.
+        """Whether routing pays: True, False, or None if it is not clear.
 
-        With a target, True says that it is met, and False that it is missed, by the whole interval; with
-        rows kept for calibration, True says that it is certified.
+        With a target, True means that it is met, and False that it is missed, by the whole interval. With
+        a guarantee, True means that the target is certified.
         """
         if self.target is not None:
             return self._meets(self.target)
@@ -123,7 +127,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
         return None
 
     def _meets(self, target: TargetVerdict) -> bool | None:
-        """Whether the target is met for certain; None if that is not clear."""
+        """Return whether the target is met by the whole interval, None if the interval includes it."""
         if target.certified is not None:
             return target.certified
         if self._too_few or target.open:
@@ -132,7 +136,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def rows_needed(self) -> int | None:
-        """Groups with which a gain of this size would be decided.
+        """About how many groups would show a gain of this size.
 
         It is ``n_groups * ((high - estimate) / estimate)^2``; None if it is decided, if there is no gain,
         with a target, where more splits are needed first, and where there are as many groups already.
@@ -192,7 +196,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def _gap(self) -> str:
-        """How the mean loss of the router compares."""
+        """How the mean loss of the router compares, such as "0.0200 lower than"."""
         if self.estimate == 0:
             return "equal to"
         if abs(self.estimate) < SHOWN_LOSS:
@@ -202,7 +206,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def _doubt(self) -> str:
-        """Why the difference decides nothing; nothing if it does."""
+        """Why the difference does not settle the question, empty if it does."""
         if self._too_few:
             return f", but {self._groups_are} too few for a verdict (at least {FEWEST_GROUPS} are needed)"
         if self.pays is None:
@@ -211,7 +215,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def _remedy(self) -> str:
-        """What would decide the question; nothing if it is decided, or not known."""
+        """What would settle the question, empty if it is settled or that is not known."""
         if self.pays is None and self._few_splits:
             return (
                 f"; the interval is wide because {self.n_splits} splits are few: compare on "
@@ -223,7 +227,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
         return f"; if the true difference is this large, about {needed} would show it"
 
     def _target_sentence(self, target: TargetVerdict) -> str:
-        """Whether the target is met, what the router does, and on which rows."""
+        """Return whether the target is met, what the router does, and on which rows."""
         basis = ", ".join([self._judged, *self.notes])
         words = f"{self.headline}: {self.router} {target.words}"
         words += f" ({basis}; asked for: {target.asked_words})"
@@ -236,7 +240,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def _judged(self) -> str:
-        """The rows that were judged."""
+        """The rows that were judged, such as "500 rows of 400 distinct queries"."""
         rows = counted_words(self.n_rows, "row")
         if self.counted == "group":
             return f"{rows} in {self._count(self.n_groups)}"
@@ -262,6 +266,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def _few_splits(self) -> bool:
+        """Whether the interval is over several splits, but fewer than it takes to be narrow."""
         return 1 < self.n_splits < ENOUGH_SPLITS
 
     @property
@@ -274,7 +279,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
         return counted_words(number, self.counted, COUNTED[self.counted])
 
     def named(self, constant: str, counted: str = "row", dollars: float | None = None) -> Verdict:
-        """The verdict with the name of the constant, and with what a group is.
+        """Return the verdict with the name of the constant, what a group is, and the price difference.
 
         ``dollars`` is the mean price of the router minus that of the constant.
         """
@@ -289,7 +294,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
         return f"<p>{html.escape(self.sentence)}</p>"
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; None for what is not known."""
+        """Return fields ready for JSON; None for what is not known."""
         interval: dict[str, float | None] = {"estimate": None, "low": None, "high": None}
         if not math.isnan(self.estimate):
             interval = {"estimate": self.estimate, "low": self.low, "high": self.high}
@@ -320,7 +325,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
 
 def _per_1000(dollars: float | None) -> float | None:
-    """Dollars of 1,000 inputs; None if those of one are not known."""
+    """Return the dollars of 1,000 inputs from those of one; None stays None."""
     if dollars is None:
         return None
     return 1000 * dollars
@@ -338,18 +343,33 @@ def verdict_of_choices(
     random_state: int = 0,
     dollars: float | None = None,
 ) -> Verdict:
-    """Verdict on choices against always asking one expert, on the rows whose costs are known.
+    """Return the verdict on choices of experts, compared with always asking one expert, the constant.
+
+    The means of the choices and of the constant are each over the rows in which the cost is known.
 
     Parameters
     ----------
-    costs : (n_samples, n_experts), NaN where an expert was never asked
-    chosen : (n_samples,) experts asked
-    expert : index of the constant
-    expert_names : names of the experts
-    groups : (n_samples,) labels; rows of one group count once. None: every row counts
-    counted : what a group is: "query" or "group"
-    confidence, random_state : of the interval
-    dollars : mean price of the choices minus that of the constant
+    costs : array of shape (n_samples, n_experts)
+        Costs; NaN where an expert was never asked.
+    chosen : array of int of shape (n_samples,)
+        Index of the chosen expert of each row.
+    expert : int
+        Index of the constant.
+    expert_names : sequence of str
+        Names of the experts.
+    groups : array of shape (n_samples,), default=None
+        Labels; rows of one group count as one observation. None if every row counts.
+    counted : {"row", "query", "group"}, default="row"
+        What a group is, for the sentence.
+    confidence, random_state
+        Of the interval.
+    dollars : float, default=None
+        Mean price of the choices minus that of the constant; None if it is not known.
+
+    Returns
+    -------
+    verdict : Verdict
+        Its estimate and its limits are NaN if fewer than two rows, or groups, are known.
 
     Examples
     --------
@@ -357,13 +377,14 @@ def verdict_of_choices(
     >>> verdict_of_choices(costs, np.tile([0, 1], 20), 0, ["small", "large"]).estimate
     -0.375
     """
-    chosen_and_constant = np.column_stack([chosen_costs(costs, chosen), costs[:, expert]])
-    known = ~np.isnan(chosen_and_constant)
+    # Two columns: the cost of the choice, and that of the constant.
+    compared_costs = np.column_stack([chosen_costs(costs, chosen), costs[:, expert]])
+    is_known = ~np.isnan(compared_costs)
     labels = np.arange(len(costs))
     if groups is not None:
         labels = np.asarray(groups)
-    n_rows, n_groups = count_judged(known, labels)
-    unknown = Verdict(
+    n_rows, n_groups = count_judged(is_known, labels)
+    without_interval = Verdict(
         estimate=math.nan,
         low=math.nan,
         high=math.nan,
@@ -377,16 +398,16 @@ def verdict_of_choices(
         dollars_per_1000=_per_1000(dollars),
     )
     if min(n_rows, n_groups) < 2:
-        return unknown
-    # A row in which neither cost is known must not count.
-    counts = known.any(axis=1)
-    rows = linearised_rows(chosen_and_constant[counts])
+        return without_interval
+    # Rows in which neither cost is known would make the interval too narrow.
+    has_cost = is_known.any(axis=1)
+    rows = linearised_rows(compared_costs[has_cost])
     difference = rows[:, :1] - rows[:, 1:]
-    intervals = difference_intervals([difference], [labels[counts]], confidence, random_state)
+    intervals = difference_intervals([difference], [labels[has_cost]], confidence, random_state)
     estimate, low, high = intervals.row(0)
     router_cost, constant_cost = rows.mean(axis=0).tolist()
     return replace(
-        unknown,
+        without_interval,
         estimate=estimate,
         low=low,
         high=high,
@@ -396,7 +417,9 @@ def verdict_of_choices(
 
 
 def count_judged(known: BoolArray, groups: ArrayLike) -> tuple[int, int]:
-    """Rows and groups behind a difference of columns: those of the column with fewer known rows.
+    """Return the numbers of rows and groups of the column with the fewest known values.
+
+    A difference of the means of the columns is supported by no more observations than these.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Cost matrices, rewards, margins and the deferral loss as tensors."""
+"""Cost matrices, rewards, margins and the deferral loss as tensors.
+
+``mild.core.costs`` says what costs and rewards are.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from mild.nn.tensors import (
 
 
 def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None) -> Tensor:
-    """Cost of sending each sample to each expert: ``1[prediction_k != y] + beta_k``.
+    """Return the cost of each expert on each sample, ``1[prediction_k != y] + beta_k``.
 
     Parameters
     ----------
@@ -62,9 +65,10 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
 def rewards(
     costs: Tensor, kind: str = "others", scale: float | None = None, strength: float = 0.5
 ) -> Tensor:
-    """Non-negative weights whose weighted 'not chosen' loss equals the deferral loss.
+    """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
-    Over the asked experts of a row:
+    Weighted by them, the losses of all experts are a surrogate of the cost of the chosen one
+    (``mild_loss``). The maximum and the sum are over the experts of the row whose cost is known:
 
     - ``others``: the sum of the other costs (paper, Lemma 1);
     - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);
@@ -119,43 +123,43 @@ def rewards(
 def unchecked_rewards(
     costs: Tensor, kind: str, scale: float | None, strength: float = 0.5
 ) -> Tensor:
-    """``rewards`` without checks of the values, for training steps."""
+    """Return ``rewards`` without checks of the costs, for training steps."""
     is_unknown = torch.isnan(costs)
-    known = costs.masked_fill(is_unknown, 0)
+    filled_costs = costs.masked_fill(is_unknown, 0)
     if kind == "complement":
-        made = _complement(known, scale)
+        weights = _complement(filled_costs, scale)
     else:
         if kind in STRENGTHS:
             strength = STRENGTHS[kind]
-        made = _baseline_minus_cost(known, check_strength("strength", strength))
-    return made.masked_fill(is_unknown, 0)
+        weights = _baseline_minus_cost(filled_costs, check_strength("strength", strength))
+    return weights.masked_fill(is_unknown, 0)
 
 
-def _complement(known: Tensor, scale: float | None) -> Tensor:
-    """``1 - c_k / scale``; the scale is the largest cost where none is given."""
+def _complement(costs: Tensor, scale: float | None) -> Tensor:
+    """Return ``1 - c_k / scale``; without a scale it is the largest cost."""
     if scale is not None:
         if not (math.isfinite(scale) and scale > 0):
             raise invalid("scale", f"must be positive and finite; got {scale}.")
-        return (1 - known / scale).clamp(min=0)
-    if not known.numel():
-        return 1 - known
-    largest = known.max()
+        return (1 - costs / scale).clamp(min=0)
+    if not costs.numel():
+        return 1 - costs
+    largest = costs.max()
     # Costs that are all zero have any scale. The condition stays on the device.
-    return 1 - known / torch.where(largest > 0, largest, torch.ones_like(largest))
+    return 1 - costs / torch.where(largest > 0, largest, torch.ones_like(largest))
 
 
-def _baseline_minus_cost(known: Tensor, strength: float) -> Tensor:
-    """``b - c_k`` with ``b = (1 - strength) * max + strength * sum`` of the known costs of a row."""
-    baseline = known.amax(dim=1, keepdim=True)
+def _baseline_minus_cost(costs: Tensor, strength: float) -> Tensor:
+    """Return ``b - c_k`` with ``b = (1 - strength) * max + strength * sum`` of the costs of a row."""
+    baseline = costs.amax(dim=1, keepdim=True)
     if strength > 0:
-        total = known.sum(dim=1, keepdim=True)
+        total = costs.sum(dim=1, keepdim=True)
         baseline = (1 - strength) * baseline + strength * total
     # Rounding may leave a reward just below 0.
-    return (baseline - known).clamp(min=0)
+    return (baseline - costs).clamp(min=0)
 
 
 def reward_distribution(rewards: Tensor) -> Tensor:
-    """Rewards divided by their row sum; a row of zeros carries no information and stays zero.
+    """Return rewards divided by their row sum; a row of zeros carries no information and stays zero.
 
     Parameters
     ----------
@@ -183,7 +187,7 @@ def reward_distribution(rewards: Tensor) -> Tensor:
 
 
 def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
-    """Mean cost of the chosen experts: the mean over i of ``costs[i, chosen[i]]``.
+    """Return the mean cost of the chosen experts, the mean over i of ``costs[i, chosen[i]]``.
 
     Parameters
     ----------
@@ -225,7 +229,7 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
 def expert_mass(
     costs: Tensor, rewards: str = "others", counts: str = "reward", strength: float = 0.5
 ) -> Tensor:
-    """Mass of each expert, in samples, as ``mild.expert_mass``.
+    """Return how many samples speak for each expert, as ``mild.expert_mass``.
 
     Parameters
     ----------
@@ -234,7 +238,7 @@ def expert_mass(
     rewards : {"others", "complement", "contrast", "baseline"}, default="others"
         Kind of the rewards, as in ``rewards``.
     counts : {"reward", "best"}, default="reward"
-        As in ``mild.expert_mass``.
+        "reward" sums the reward distribution over samples. "best" counts how often the expert is cheapest.
     strength : float, default=0.5
         Strength of ``baseline`` rewards.
 
@@ -259,7 +263,9 @@ def expert_mass(
 def theory_margins(
     mass: Vector, norms: Vector | None = None, total: float | None = None, share_below: float = 0.0
 ) -> Tensor:
-    """Margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, as ``mild.theory_margins``.
+    """Return margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, as ``mild.theory_margins``.
+
+    They minimise the complexity term of the paper's margin bound, for a fixed sum.
 
     Parameters
     ----------

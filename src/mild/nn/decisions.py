@@ -18,7 +18,7 @@ def decide(
     rule: str = "stationary",
     surrogate: object = "logistic",
 ) -> Tensor:
-    """Expert of each row; ties go to the highest index.
+    """Return the expert to choose in each row of scores; ties go to the highest index.
 
     Parameters
     ----------
@@ -27,7 +27,8 @@ def decide(
     margins : tensor of shape (n_experts,), sequence, float or Margins, default=None
         Positive margins that the scores were trained with. None stands for all equal.
     rule : {"stationary", "argmax"}, default="stationary"
-        "stationary" is consistent for any margins; "argmax" is the paper's rule.
+        "argmax" takes the largest score, as in the paper. "stationary" takes the largest expected reward,
+        by ``stationary_distribution``; it is consistent for any margins. With equal margins they agree.
     surrogate : str or float, default="logistic"
         The surrogate that the scores were trained with.
 
@@ -49,8 +50,9 @@ def decide(
 def stationary_distribution(
     scores: Tensor, margins: Vector | float | Margins | None = None, surrogate: object = "logistic"
 ) -> Tensor:
-    """The reward distribution for which each row of scores is the exact minimiser.
+    """Return the distribution of rewards over experts for which each row of scores minimises the loss.
 
+    It estimates ``E[reward_k] / E[sum_j reward_j]``, and is ``softmax(f / rho)`` if all margins are equal.
     It is computed in float64; no gradient flows through it.
 
     Parameters
@@ -79,7 +81,7 @@ def stationary_distribution(
 
 
 def _to_numpy(margins: Any) -> Any:
-    """Margins as ``mild.core`` takes them; those that were prepared in their exact values."""
+    """Return margins as ``mild.core`` takes them; those of ``Margins`` with their exact values."""
     if isinstance(margins, Margins):
         return np.array(margins.distinct)[margins.group_of.cpu().numpy()]
     return to_numpy(margins)

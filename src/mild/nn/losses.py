@@ -1,10 +1,11 @@
-"""The losses of ``mild.core.losses`` as tensors.
+"""The losses of ``mild.core.losses``, where they are explained, as tensors.
 
-MILD is an autograd function. With ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)`` every comp-sum member is
-``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, ``ell_k`` itself at tau = 1. The backward pass computes
-the gradient by its formula instead of replaying the forward one. Memory stays at a few (n, p) tensors: if
-margins differ, pairs of experts are computed for a bounded number of rows at a time. Terms that overflow
-separately are subtracted as logarithms, so that there is no NaN.
+MILD is an autograd function. With scores f, margins rho and
+``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)``, the loss of expert k is
+``Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)``, which is ``ell_k`` itself at tau = 1. The backward pass
+computes the gradient by its formula instead of replaying the forward one. Memory stays at a few (n, p)
+tensors: if margins differ, pairs of experts are computed for a bounded number of rows at a time. Terms that
+overflow separately are subtracted as logarithms, so that there is no NaN.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from mild.nn.tensors import (
     float_matrix,
 )
 
-#: How many scores over margins are held at a time.
-CHUNK = 2**20
+#: Most entries (rows, p, p) of scores over margins that are held at a time.
+MAX_PAIRS = 2**20
 
 
 def mild_loss(
@@ -43,13 +44,14 @@ def mild_loss(
     *,
     asked: Tensor | None = None,
 ) -> Tensor:
-    """MILD loss of each sample, differentiable in scores and rewards, not in margins.
+    """Return the MILD loss of each sample, differentiable in scores and rewards, not in margins.
 
     With scores f, rewards c̄ and margins rho, the loss of one sample with the logistic surrogate is::
 
         loss = sum_k c̄_k * log sum_k' exp((f_k' - f_k) / rho_k)
 
-    Second derivatives are exact for the logistic surrogate.
+    It is small if the experts with large rewards have the highest scores. Second derivatives are exact for
+    the logistic surrogate.
 
     Parameters
     ----------
@@ -87,6 +89,7 @@ def mild_loss(
             raise invalid("asked", "must be a boolean tensor, True where costs are known.")
         check_shape("asked", asked.shape, "(n_samples, n_experts)", f.shape)
         takes_no_part = ~asked.to(f.device)
+        # Finite, not -inf: in a row without any asked expert, differences of scores would be NaN.
         f = f.masked_fill(takes_no_part, torch.finfo(f.dtype).min)
         weights = weights.masked_fill(takes_no_part, 0)
     values: Tensor = _DeferralLoss.apply(  # type: ignore[no-untyped-call]
@@ -98,7 +101,9 @@ def mild_loss(
 def tdef_loss(
     scores: Tensor, costs: Tensor, scale: float | None = None, surrogate: object = "logistic"
 ) -> Tensor:
-    """TDEF (Mao, Mohri, Zhong 2023): ``complement`` rewards and all margins 1.
+    """Return the TDEF loss of each sample.
+
+    TDEF (Mao, Mohri, Zhong 2023) is ``mild_loss`` with the rewards ``1 - cost / scale`` and all margins 1.
 
     Parameters
     ----------
@@ -158,12 +163,12 @@ class _DeferralLoss(torch.autograd.Function):
 
 
 def _times(weights: Tensor, values: Tensor) -> Tensor:
-    """``weights * values`` in which 0 * inf is 0."""
+    """Return ``weights * values`` in which 0 * inf is 0."""
     return weights * torch.where(weights == 0, torch.zeros_like(values), values)
 
 
 def _shift(scores: Tensor, margins: Margins, kind: Surrogate) -> Tensor:
-    """Scores minus the row's largest, bounded so that division by a margin stays finite.
+    """Return scores minus the row's largest, bounded so that division by a margin stays finite.
 
     Pairs are left where they are: a shift by 1e20 would lose the gaps between low experts.
     """
@@ -173,7 +178,7 @@ def _shift(scores: Tensor, margins: Margins, kind: Surrogate) -> Tensor:
 
 
 def _expert_losses(shifted: Tensor, margins: Margins, kind: Surrogate) -> Tensor:
-    """(n, p): the loss of every expert as if it alone had reward 1."""
+    """Return the loss (n, p) of every expert, which the rewards weigh."""
     if kind.form == "hinge":
         if shifted.shape[1] == 1:
             return torch.zeros_like(shifted)
@@ -185,7 +190,7 @@ def _expert_losses(shifted: Tensor, margins: Margins, kind: Surrogate) -> Tensor
 
 
 def _pairwise_losses(scores: Tensor, margins: Margins, kind: Surrogate) -> Tensor:
-    """(n, p): ``sum over j != k of Phi_tau(exp((f_j - f_k) / rho_k))`` of every expert k."""
+    """Return ``sum over j != k of Phi_tau(exp((f_j - f_k) / rho_k))`` (n, p) of every expert k."""
     losses = []
     for k in range(scores.shape[1]):
         v = (scores - scores[:, k : k + 1]) / margins.per_expert[k]
@@ -197,7 +202,7 @@ def _pairwise_losses(scores: Tensor, margins: Margins, kind: Surrogate) -> Tenso
 
 
 def _gradient(shifted: Tensor, rewards: Tensor, margins: Margins, kind: Surrogate) -> Tensor:
-    """(n, p): gradient of the loss on the scores."""
+    """Return the gradient (n, p) of the loss with respect to the scores."""
     if shifted.shape[1] == 1:
         return torch.zeros_like(shifted)
     if kind.form == "hinge":
@@ -210,7 +215,7 @@ def _gradient(shifted: Tensor, rewards: Tensor, margins: Margins, kind: Surrogat
 
 
 def _log_sums(shifted: Tensor, margins: Margins) -> Tensor:
-    """(n, p): ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)``."""
+    """Return ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)`` (n, p)."""
     rho = margins.per_expert
     if len(margins.distinct) == 1:
         scaled = shifted / rho
@@ -223,46 +228,46 @@ def _log_sums(shifted: Tensor, margins: Margins) -> Tensor:
 
 
 def _block_size(rho: Tensor) -> int:
-    """How many rows are computed at a time, where each has (p, p) scores over margins."""
-    return max(1, CHUNK // len(rho) ** 2)
+    """Return how many rows are computed at a time, where each has (p, p) scores over margins."""
+    return max(1, MAX_PAIRS // len(rho) ** 2)
 
 
 def _phi(log_one_plus_u: Tensor, tau: float) -> Tensor:
-    """``Phi_tau(u)`` from ``log(1 + u)``, which it is at tau = 1."""
+    """Return ``Phi_tau(u)`` from ``log(1 + u)``, which it is at tau = 1."""
     if tau == 1:
         return log_one_plus_u
     return torch.expm1((1 - tau) * log_one_plus_u) / (1 - tau)
 
 
 def _logistic_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Tensor:
-    """``d loss / d f_j = sum_k c̄_k / rho_k * softmax_j(f / rho_k)  -  c̄_j / rho_j``, (n, p)."""
+    """Return ``sum_k w_k * softmax_j(f / rho_k)  -  w_j`` (n, p) with ``w_k = c̄_k / rho_k``."""
     rho = margins.per_expert
-    pull = rewards / rho
+    w = rewards / rho
     if len(margins.distinct) == 1:
-        return pull.sum(dim=1, keepdim=True) * torch.softmax(shifted / rho, 1) - pull
+        return w.sum(dim=1, keepdim=True) * torch.softmax(shifted / rho, 1) - w
     size = _block_size(rho)
-    pushes = []
-    for block, weight in zip(torch.split(shifted, size), torch.split(pull, size), strict=True):
-        softmax = torch.softmax(block[:, None] / rho[:, None], 2)
-        pushes.append(torch.bmm(weight[:, None], softmax)[:, 0])
-    return torch.cat(pushes) - pull
+    sums = []
+    for f_block, w_block in zip(torch.split(shifted, size), torch.split(w, size), strict=True):
+        softmax = torch.softmax(f_block[:, None] / rho[:, None], 2)
+        sums.append(torch.bmm(w_block[:, None], softmax)[:, 0])
+    return torch.cat(sums) - w
 
 
 def _comp_sum_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: float) -> Tensor:
-    """Gradient (n, p) for tau != 1, as the difference of sums of logarithms.
+    """Return the gradient (n, p) for tau != 1.
 
-    With ``growth_k = (1 - tau) * ell_k``::
+    With ``growth_k = (1 - tau) * ell_k`` it is ``exp(log_up) - exp(log_down)``, where::
 
-        d loss / d f_j = sum_k c̄_k / rho_k * exp(growth_k) * softmax_j(f / rho_k)   up
-                         - c̄_j / rho_j * exp(growth_j)                              down
+        up_j   = sum_k c̄_k / rho_k * exp(growth_k) * softmax_j(f / rho_k)
+        down_j = c̄_j / rho_j * exp(growth_j)
     """
     log_weight = rewards.log() - margins.per_expert.log()
     log_down = log_weight + (1 - tau) * _log_sums(shifted, margins)
     log_up = torch.full_like(shifted, -math.inf)
     for number, margin in enumerate(margins.distinct):
         z = shifted / margin
-        # growth_k + z_j - log_total is arranged around a pivot, so that equal scores cancel exactly
-        # at 1e20.
+        # log (exp(growth_k) * softmax_j(z)) = -(1 - tau) * z_k + z_j - tau * log_total. The largest
+        # -(1 - tau) * z_k, the pivot, is added to z_j first, so that equal scores of 1e20 cancel exactly.
         takes_part = (margins.group_of == number) & (rewards > 0)
         exponent = torch.where(takes_part, (tau - 1) * z, torch.full_like(z, -math.inf))
         pivot = exponent.amax(dim=1, keepdim=True).clamp(min=torch.finfo(z.dtype).min)
@@ -273,10 +278,11 @@ def _comp_sum_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: 
 
 
 def _pairwise_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: float) -> Tensor:
-    """Gradient (n, p) of the sum over pairs, as the difference of sums of logarithms.
+    """Return the gradient (n, p) of the sum over pairs of an expert k and a rival j.
 
-    The slope of rival j of expert k is ``c̄_k / rho_k * exp(v_j - tau * log(1 + exp(v_j)))`` with
-    ``v_j = (f_j - f_k) / rho_k``; expert k has minus the sum of its rivals' slopes.
+    With ``v_j = (f_j - f_k) / rho_k``, the term of k and j has the derivative
+    ``slope_j = c̄_k / rho_k * exp(v_j - tau * log(1 + exp(v_j)))`` with respect to f_j, and ``-slope_j``
+    with respect to f_k. Both are summed as logarithms: sums may overflow where their difference does not.
     """
     log_up = torch.full_like(shifted, -math.inf)
     log_down = []
@@ -292,7 +298,7 @@ def _pairwise_gradient(shifted: Tensor, rewards: Tensor, margins: Margins, tau: 
 
 
 def _exp_difference(log_a: Tensor, log_b: Tensor) -> Tensor:
-    """``exp(log_a) - exp(log_b)`` without inf - inf."""
+    """Return ``exp(log_a) - exp(log_b)`` without inf - inf."""
     high = torch.maximum(log_a, log_b)
     low = torch.minimum(log_a, log_b)
     is_same = high == low
@@ -304,7 +310,10 @@ def _exp_difference(log_a: Tensor, log_b: Tensor) -> Tensor:
 
 
 def _rival_gaps(shifted: Tensor, margins: Margins) -> tuple[Tensor, Tensor, Tensor]:
-    """(n, p) gaps ``(strongest rival - f_k) / rho_k``; the best and second best expert, (n, 1)."""
+    """Return gaps ``(r_k - f_k) / rho_k`` (n, p) to the highest score r_k of the other experts.
+
+    The best and the second best expert of each row are returned, too, (n, 1).
+    """
     best = argmax_last(shifted)[:, None]
     experts = torch.arange(shifted.shape[1], device=shifted.device)
     others = torch.where(experts == best, torch.full_like(shifted, -math.inf), shifted)
@@ -314,20 +323,24 @@ def _rival_gaps(shifted: Tensor, margins: Margins) -> tuple[Tensor, Tensor, Tens
 
 
 def _hinge_gradient(shifted: Tensor, rewards: Tensor, margins: Margins) -> Tensor:
-    """A subgradient at the kinks: the pull of every active expert goes to its strongest rival."""
+    """Return the gradient (n, p) of ``sum_k c̄_k * max(0, 1 + gap_k)``, at kinks a subgradient.
+
+    Where the term of expert k is positive, its derivative is ``-c̄_k / rho_k`` with respect to f_k and the
+    opposite with respect to the score of its rival: the best expert, or for that one the second best.
+    """
     gaps, best, second = _rival_gaps(shifted, margins)
-    pull = torch.where(gaps > -1, rewards / margins.per_expert, torch.zeros_like(rewards))
-    pull_of_best = pull.gather(1, best)
-    pull_of_others = pull.sum(dim=1, keepdim=True) - pull_of_best
+    zeros = torch.zeros_like(rewards)
+    slope = torch.where(gaps > -1, rewards / margins.per_expert, zeros)
+    slope_of_best = slope.gather(1, best)
+    slope_of_others = slope.sum(dim=1, keepdim=True) - slope_of_best
     experts = torch.arange(shifted.shape[1], device=shifted.device)
-    nothing = torch.zeros_like(pull)
-    onto_best = torch.where(experts == best, pull_of_others, nothing)
-    onto_second = torch.where(experts == second, pull_of_best, nothing)
-    return -pull + onto_best + onto_second
+    onto_best = torch.where(experts == best, slope_of_others, zeros)
+    onto_second = torch.where(experts == second, slope_of_best, zeros)
+    return -slope + onto_best + onto_second
 
 
 def cross_entropy_loss(scores: Tensor, labels: Tensor, weights: Vector | None = None) -> Tensor:
-    """CE: ``-w_y log softmax_y(f)``; with inverse-frequency weights it is CWCE.
+    """Return the weighted cross-entropy ``-w_y log softmax_y(f)`` of scores f and labels y.
 
     Parameters
     ----------
@@ -359,10 +372,11 @@ def cross_entropy_loss(scores: Tensor, labels: Tensor, weights: Vector | None = 
 def ldam_loss(
     scores: Tensor, labels: Tensor, counts: Vector, max_margin: float = 0.5, scale: float = 30.0
 ) -> Tensor:
-    """LDAM (Cao et al. 2019): cross-entropy of ``scale * (f - Delta_y at y)``.
+    """Return the LDAM loss (Cao et al. 2019): cross-entropy with larger margins for rarer labels.
 
-    ``Delta_k`` is proportional to ``n_k^(-1/4)``, the largest being ``max_margin``; n_k = 0 counts
-    as 1, or as the smallest positive count if that is less.
+    It is the cross-entropy of ``scale * (f_k - Delta_k * 1[k = y])``. ``Delta_k`` is proportional to
+    ``n_k^(-1/4)``, the largest being ``max_margin``; n_k = 0 counts as 1, or as the smallest positive count
+    if that is less.
 
     Parameters
     ----------
@@ -395,17 +409,17 @@ def ldam_loss(
         raise InvalidInputError(
             f"max_margin and scale must be positive; got {max_margin} and {scale}."
         )
-    raw = _counts(counts, f).pow(-0.25)
-    delta = raw * (max_margin / raw.max())
+    proportional = _counts(counts, f).pow(-0.25)
+    delta = proportional * (max_margin / proportional.max())
     experts = torch.arange(f.shape[1], device=f.device)
-    shifted = f - torch.where(experts == y[:, None], delta, torch.zeros_like(delta))
-    return cross_entropy_loss(scale * shifted, y)
+    reduced = f - torch.where(experts == y[:, None], delta, torch.zeros_like(delta))
+    return cross_entropy_loss(scale * reduced, y)
 
 
 def logit_adjusted_loss(
     scores: Tensor, labels: Tensor, counts: Vector, strength: float = 1.0
 ) -> Tensor:
-    """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``.
+    """Return the logit-adjusted loss (Menon et al. 2021): cross-entropy of ``f + strength * log prior``.
 
     Parameters
     ----------
@@ -438,7 +452,9 @@ def logit_adjusted_loss(
 def class_dependent_temperature_loss(
     scores: Tensor, labels: Tensor, counts: Vector, gamma: float = 0.3
 ) -> Tensor:
-    """Class-dependent temperatures (Ye et al. 2020): CE of ``f_k / (n_max / n_k)^gamma``.
+    """Return the loss with class-dependent temperatures (Ye et al. 2020).
+
+    It is the cross-entropy of ``f_k / T_k`` with temperatures ``T_k = (n_max / n_k)^gamma`` of counts n_k.
 
     Parameters
     ----------
@@ -469,7 +485,7 @@ def class_dependent_temperature_loss(
 
 
 def _counts(counts: Vector, like: Tensor) -> Tensor:
-    """Counts per expert, absent ones as 1 or as the smallest positive count if that is less."""
+    """Return the counts (p,) with 0 raised to 1, or to the smallest positive count if that is less."""
     array = check_non_negative("counts", check_vector("counts", counts, like))
     if not bool(array.any()):
         raise invalid("counts", "must not be all zero; got zeros only.")
@@ -479,7 +495,7 @@ def _counts(counts: Vector, like: Tensor) -> Tensor:
 def rho_margin_loss(
     scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None = None
 ) -> Tensor:
-    """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``, one value per sample.
+    """Return the margin loss ``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``.
 
     Parameters
     ----------
@@ -518,8 +534,9 @@ def cost_sensitive_loss(
     surrogate: object = "logistic",
     reduction: str = "max",
 ) -> Tensor:
-    """``max (or sum) over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)``, one value per sample.
+    """Return an upper bound of the cost of choosing another expert than the label (paper, section 4.2).
 
+    For the label k, ``loss = max over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)``, or the sum over k'.
     ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
     surrogate's ``unit`` it bounds ``rho_margin_loss``.
 
@@ -556,20 +573,24 @@ def cost_sensitive_loss(
     parsed_surrogate = parse_surrogate(surrogate)
     gaps, weights, _ = _scaled_gaps(scores, labels, costs, margins)
     if reduction == "max":
-        # Only the strongest term meets autograd: the others' overflow times 0 would be NaN.
+        # Only the largest term takes part in autograd: the overflow of others times 0 would be NaN.
         with torch.no_grad():
-            strongest = argmax_last(_weighted(gaps, weights, parsed_surrogate))[:, None]
-        gaps = gaps.gather(1, strongest)
-        weights = weights.gather(1, strongest)
-    return _weighted(gaps, weights, parsed_surrogate).sum(dim=1)
+            largest = argmax_last(_weighted_psi(gaps, weights, parsed_surrogate))[:, None]
+        gaps = gaps.gather(1, largest)
+        weights = weights.gather(1, largest)
+    return _weighted_psi(gaps, weights, parsed_surrogate).sum(dim=1)
 
 
 def log_sum_loss(
     scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None = None
 ) -> Tensor:
-    """``log sum over k' != k of (1 + exp((f_k' - f_k) / rho_k))^c(x, k, k')``, per sample.
+    """Return a loss that is smooth also where ``cost_sensitive_loss`` takes a maximum (paper, appendix).
 
-    With a single expert there is no rival: 0.
+    For the label k::
+
+        loss = log sum over k' != k of (1 + exp((f_k' - f_k) / rho_k))^c(x, k, k')
+
+    With a single expert there is no rival, and the loss is 0.
 
     Parameters
     ----------
@@ -599,14 +620,18 @@ def log_sum_loss(
     gaps, weights, is_label = _scaled_gaps(scores, labels, costs, margins)
     if gaps.shape[1] == 1:
         return 0 * gaps[:, 0]
-    terms = weights * -logsigmoid(-gaps)
-    return terms.masked_fill(is_label, -math.inf).logsumexp(dim=1)
+    # c * log(1 + exp(gap)), the exponents of a log-sum-exp over the experts other than the label.
+    exponents = weights * -logsigmoid(-gaps)
+    return exponents.masked_fill(is_label, -math.inf).logsumexp(dim=1)
 
 
 def _scaled_gaps(
     scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(n, p) gaps ``(f_k' - f_k) / rho_k`` with k the label; costs, 0 at the label; where the label is."""
+    """Return three tensors (n, p): gaps, costs, and whether an expert is the label k of the row.
+
+    The gaps are ``(f_k' - f_k) / rho_k`` for every expert k'. The cost of the label is set to 0.
+    """
     f = float_matrix("scores", scores)
     y = check_labels(labels, f)[:, None]
     c = float_matrix("costs", costs, f)
@@ -616,8 +641,8 @@ def _scaled_gaps(
     return gaps, c.masked_fill(is_label, 0), is_label
 
 
-def _weighted(gaps: Tensor, weights: Tensor, kind: Surrogate) -> Tensor:
-    """``c * Psi(-gaps)``, 0 where the cost is 0 however large the gap, in value and gradient."""
+def _weighted_psi(gaps: Tensor, weights: Tensor, kind: Surrogate) -> Tensor:
+    """Return ``weights * Psi(-gaps)``; value and gradient are 0 where the weight is, for any gap."""
     gaps = gaps.masked_fill(weights == 0, 0)
     if kind.form == "hinge":
         return weights * (1 + gaps).clamp(min=0)

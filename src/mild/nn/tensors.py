@@ -20,7 +20,7 @@ class Margins(NamedTuple):
 
     per_expert: Tensor  # (p,), equal to distinct[group_of]
     distinct: tuple[float, ...]  # in rising order
-    group_of: Tensor  # (p,) place of each expert's margin in ``distinct``
+    group_of: Tensor  # (p,) index of each expert's margin in ``distinct``
 
 
 def float_matrix(name: str, values: Tensor, like: Tensor | None = None) -> Tensor:

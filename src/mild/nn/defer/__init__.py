@@ -1,10 +1,13 @@
 """Losses for learning to defer in one stage: K classes and p experts in one head.
 
-One paper is one file. Scores are (n_samples, K + p), classes first, then experts. ``y`` (n_samples,) are
-class indices, ``correct`` (n_samples, p) says whether an expert's answer equals y, and ``asked``
-(n_samples, p) whether there is an answer: an expert that was not asked takes no part in the row, also not
-in a softmax. The system gives the class with the largest score, or asks an expert with a larger one. Losses
-return one value per row.
+In learning to defer a classifier may hand a row over to one of p experts, who give a class, too. Here one
+network has a score for each class and each expert, (n_samples, K + p), classes first. The system gives the
+class with the largest score, or asks an expert with a larger one. Losses return one value per row. One
+paper is one file.
+
+``y`` (n_samples,) are the true classes, m_j is the answer of expert j, ``correct`` (n_samples, p) says
+whether m_j = y, and ``asked`` (n_samples, p) whether there is an answer: an expert that was not asked takes
+no part in the row, also not in a softmax.
 
 Some losses are for one expert; several are refused with the code ``one_expert_only``. As in ``mild.nn``,
 values of scores and labels are not checked, which would synchronise with the device at every step.

@@ -12,7 +12,7 @@ from mild.nn.defer.rows import check_rows
 def asymmetric_softmax_loss(
     scores: Tensor, y: Tensor, correct: Tensor, *, asked: Tensor | None = None
 ) -> Tensor:
-    """A-SM: class probabilities and a probability of the expert that cannot exceed 1; for one expert.
+    """Return the A-SM loss, whose estimate of P(expert is right) cannot exceed 1; for one expert.
 
     With f the scores of the classes and g that of the expert, a softmax over the classes alone, and
 
@@ -49,8 +49,8 @@ def asymmetric_softmax_loss(
     """
     rows = check_rows(scores, y, correct, asked, one_expert=True)
     top_class = rows.class_scores.argmax(dim=1, keepdim=True)
-    other_classes = rows.class_scores.scatter(1, top_class, -torch.inf)
-    # log-odds of P_(K+1)
-    odds = rows.expert_scores[:, 0] - other_classes.logsumexp(dim=1)
-    expert_term = softplus(odds) - odds * rows.correct[:, 0]
+    other_class_scores = rows.class_scores.scatter(1, top_class, -torch.inf)
+    # log(P / (1 - P)) for P = P_(K+1); then -log(1 - P) = softplus(log_odds), and -log P is log_odds less.
+    log_odds = rows.expert_scores[:, 0] - other_class_scores.logsumexp(dim=1)
+    expert_term = softplus(log_odds) - log_odds * rows.correct[:, 0]
     return rows.class_log_loss() + expert_term.masked_fill(~rows.asked[:, 0], 0)

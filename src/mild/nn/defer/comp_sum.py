@@ -23,7 +23,7 @@ def comp_sum_defer_loss(
     q: float = 0.7,
     scale: float = 1.0,
 ) -> Tensor:
-    """A multi-class loss for the class, and for each expert, weighted by how little it costs.
+    """Return the comp-sum loss: a loss of y, and of each expert with a weight that falls with its cost.
 
     With P the softmax of the scores over the K classes and the asked experts, and c_j the cost of asking
     expert j,
@@ -54,7 +54,7 @@ def comp_sum_defer_loss(
     correct : (n_samples, p) boolean tensor, whether an expert's answer equals y
     asked : (n_samples, p) boolean tensor, False where an expert has no answer; None for all True
     expert_costs : (n_samples, p) tensor of costs in [0, scale]; None for ``1[m_j != y]``
-    surrogate : a name of the table
+    surrogate : name of L
     q : exponent in (0, 1) of the generalised cross-entropy
     scale : number at least 1, as large as the largest possible cost
 
@@ -86,7 +86,7 @@ def comp_sum_defer_loss(
 
 
 def _comp_sum(log_shares: Tensor, surrogate: str, q: float) -> Tensor:
-    """L(t) of ``log t``, entry by entry."""
+    """Return L(t) of ``log t``, entry by entry."""
     if surrogate == "logistic":
         return -log_shares
     if surrogate == "exponential":

@@ -17,7 +17,7 @@ def one_stage_costs(
     asked: Tensor | None = None,
     expert_costs: Tensor | None = None,
 ) -> Tensor:
-    """Cost of every class and every expert: ``(1[y != 1], ..., 1[y != K], c_1, ..., c_p)``.
+    """Return the cost of every class and every expert, ``(1[y != 1], ..., 1[y != K], c_1, ..., c_p)``.
 
     An expert who was not asked has the cost NaN.
 
@@ -39,6 +39,7 @@ def one_stage_costs(
     >>> one_stage_costs(torch.tensor([1]), torch.tensor([[True]]), 2)
     tensor([[1., 0., 0.]])
     """
+    # Not used for costs, but the checks of rows compare with scores.
     scores = torch.zeros(len(y), n_classes + correct.shape[1], device=correct.device)
     rows = check_rows(scores, y, correct, asked)
     costs = expert_cost_matrix(rows, expert_costs).masked_fill(~rows.asked, torch.nan)
@@ -46,13 +47,13 @@ def one_stage_costs(
 
 
 def class_costs(rows: DeferralRows) -> Tensor:
-    """Costs (n, K) of the classes: 0 for y, 1 for the others."""
+    """Return the costs (n, K) of the classes: 0 for y, 1 for the others."""
     classes = torch.arange(rows.n_classes, device=rows.scores.device)
     return (classes != rows.y[:, None]).to(rows.scores.dtype)
 
 
 def expert_cost_matrix(rows: DeferralRows, expert_costs: Tensor | None) -> Tensor:
-    """Costs (n, p) of the experts, by default 0 for a right answer and 1 for a wrong one."""
+    """Return the costs (n, p) of the experts; None stands for 0 if the answer is right, otherwise 1."""
     if expert_costs is None:
         return (~rows.correct).to(rows.scores.dtype)
     return float_matrix("expert_costs", expert_costs, rows.expert_scores)

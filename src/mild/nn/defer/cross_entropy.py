@@ -11,7 +11,7 @@ from mild.nn.defer.rows import check_rows, of_class
 def cross_entropy_defer_loss(
     scores: Tensor, y: Tensor, correct: Tensor, *, asked: Tensor | None = None, alpha: float = 1.0
 ) -> Tensor:
-    """L_CE: a softmax over classes and experts, in which every right answer is a label.
+    """Return L_CE: a cross-entropy over classes and experts, in which every right expert is a label, too.
 
     With P the softmax of the scores over the K classes and the asked experts,
 

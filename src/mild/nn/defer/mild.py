@@ -24,7 +24,7 @@ def mild_defer_loss(
     strength: float = 0.5,
     scale: float = 1.0,
 ) -> Tensor:
-    """``mild_loss`` over K classes and p experts: a class is an expert that always gives the same answer.
+    """Return ``mild_loss`` over K classes and p experts: a class is an expert with a constant answer.
 
     With N = K + p, the costs c = (1[y != 1], ..., 1[y != K], c_1, ..., c_p) and rewards made of them,
 

@@ -17,7 +17,7 @@ def mixture_of_experts_loss(
     asked: Tensor | None = None,
     expert_costs: Tensor | None = None,
 ) -> Tensor:
-    """A gate mixes the loss of the classifier with the costs of the experts.
+    """Return the loss of the classifier and the costs of the experts, mixed by weights that are learned.
 
     The scores g of the experts are those of a second network, the gate: expert j has the weight
     ``s_j = exp(g_j) / (1 + sum over asked experts of exp(g))``, which for one expert is sigmoid(g). With

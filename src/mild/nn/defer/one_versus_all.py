@@ -11,7 +11,7 @@ from mild.nn.defer.rows import check_rows, of_class
 def one_versus_all_loss(
     scores: Tensor, y: Tensor, correct: Tensor, *, asked: Tensor | None = None
 ) -> Tensor:
-    """OvA: one binary logistic regression for each class and each expert.
+    """Return the OvA loss: that of one binary logistic regression for each class and each expert.
 
     With f the scores of the classes, g those of the experts and phi(u) = log(1 + exp(-u)),
 
@@ -44,7 +44,7 @@ def one_versus_all_loss(
     tensor([2.0794])
     """
     rows = check_rows(scores, y, correct, asked)
-    # phi(u) = phi(-u) - u turns the term of a wrong answer into that of a right one.
+    # softplus(u) = phi(-u) is the term of a wrong answer; phi(u) = softplus(u) - u is that of a right one.
     class_terms = softplus(rows.class_scores).sum(dim=1) - of_class(rows.class_scores, rows.y)
     expert_terms = softplus(rows.expert_scores) - rows.expert_scores * rows.correct
     return class_terms + expert_terms.masked_fill(~rows.asked, 0).sum(dim=1)

@@ -11,7 +11,7 @@ from mild.nn.defer.rows import check_rows, of_class
 def picce_loss(
     scores: Tensor, y: Tensor, correct: Tensor, *, asked: Tensor | None = None
 ) -> Tensor:
-    """PiCCE: of the experts that are right, only the one with the largest score is a label.
+    """Return the PiCCE loss: of the experts that are right, only the one with the largest score is a label.
 
     ``cross_entropy_defer_loss`` has one term for each right expert. Their sum over many experts outweighs
     the term of the class, and the classifier underfits. Here one of them remains. With P the softmax of
@@ -51,5 +51,5 @@ def picce_loss(
     log_shares = rows.log_shares()
     expert_log_shares = log_shares[:, rows.n_classes :].masked_fill(~rows.correct, -torch.inf)
     no_expert_is_right = ~rows.correct.any(dim=1)
-    picked = expert_log_shares.amax(dim=1).masked_fill(no_expert_is_right, 0)
-    return -of_class(log_shares, rows.y) - picked
+    picked_log_share = expert_log_shares.amax(dim=1).masked_fill(no_expert_is_right, 0)
+    return -of_class(log_shares, rows.y) - picked_log_share

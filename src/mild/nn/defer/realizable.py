@@ -11,7 +11,7 @@ from mild.nn.defer.rows import check_rows, of_class
 def realizable_loss(
     scores: Tensor, y: Tensor, correct: Tensor, *, asked: Tensor | None = None, alpha: float = 1.0
 ) -> Tensor:
-    """RealizableSurrogate: it is enough if the classifier or the expert is right; for one expert.
+    """Return RealizableSurrogate, which is low if the classifier or the expert is right; for one expert.
 
     With P the softmax of the scores over the K classes and the expert,
 
@@ -47,9 +47,10 @@ def realizable_loss(
     """
     rows = check_rows(scores, y, correct, asked, one_expert=True)
     log_shares = rows.log_shares()
-    log_right = of_class(log_shares, rows.y)
-    with_expert = torch.logaddexp(log_right, log_shares[:, -1])
-    log_right = torch.where(rows.correct[:, 0], with_expert, log_right)
+    log_share_of_y = of_class(log_shares, rows.y)
+    log_share_with_expert = torch.logaddexp(log_share_of_y, log_shares[:, -1])
+    # Share of the decisions, in the softmax, that are right.
+    log_right = torch.where(rows.correct[:, 0], log_share_with_expert, log_share_of_y)
     system_loss = -2 * log_right
     if alpha == 1:
         return system_loss

@@ -18,10 +18,10 @@ def rl2d_loss(
     expert_costs: Tensor | None = None,
     q: float = 1.0,
 ) -> Tensor:
-    """RL2D: the classifier is right, or it is right or defers, weighted by the expert's cost.
+    """Return the RL2D loss, which weighs being right, and being right or deferring; for one expert.
 
     With P the softmax of the scores over the K classes and the expert, c the cost of asking it, and
-    Psi(t) = (1 - t^q) / q, for one expert,
+    Psi(t) = (1 - t^q) / q,
 
         c Psi(P_y) + (1 - c) Psi(P_y + P_(K+1)).
 
@@ -57,15 +57,15 @@ def rl2d_loss(
     """
     rows = check_rows(scores, y, correct, asked, one_expert=True)
     log_shares = rows.log_shares()
-    log_right = of_class(log_shares, rows.y)
-    log_right_or_deferred = torch.logaddexp(log_right, log_shares[:, -1])
+    log_share_of_y = of_class(log_shares, rows.y)
+    # An expert who was not asked has no share: both terms are then Psi(P_y).
+    log_share_with_expert = torch.logaddexp(log_share_of_y, log_shares[:, -1])
     costs = expert_cost_matrix(rows, expert_costs)[:, 0]
-    # An expert who was not asked has no share: both terms are Psi(P_y).
-    return costs * _psi(log_right, q) + (1 - costs) * _psi(log_right_or_deferred, q)
+    return costs * _psi(log_share_of_y, q) + (1 - costs) * _psi(log_share_with_expert, q)
 
 
 def _psi(log_share: Tensor, q: float) -> Tensor:
-    """``(1 - t^q) / q`` of ``log t``; its limit ``-log t`` for q = 0."""
+    """Return ``(1 - t^q) / q`` of ``log t``; its limit ``-log t`` for q = 0."""
     if q == 0:
         return -log_share
     return -torch.expm1(q * log_share) / q

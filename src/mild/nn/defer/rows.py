@@ -1,4 +1,4 @@
-"""What every loss of this package checks and prepares: scores, classes, and who answered right."""
+"""Checked scores, classes and answers of experts, which every loss of this package starts from."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class DeferralRows:
         return self.scores[:, self.n_classes :]
 
     def log_shares(self) -> Tensor:
-        """Logarithm (n, K + p) of the softmax over the classes and the asked experts; else -inf."""
+        """Return the log-softmax (n, K + p) over classes and asked experts; -inf if not asked."""
         experts = self.expert_scores.masked_fill(~self.asked, -torch.inf)
         return torch.log_softmax(torch.cat([self.class_scores, experts], dim=1), dim=1)
 
     def class_log_loss(self) -> Tensor:
-        """Cross-entropy (n,) of the classes alone: ``-log softmax_y(f)``."""
+        """Return the cross-entropy (n,) of the classes alone, ``-log softmax_y(f)``."""
         return -of_class(torch.log_softmax(self.class_scores, dim=1), self.y)
 
 
 def check_rows(
     scores: Tensor, y: Tensor, correct: Tensor, asked: Tensor | None, *, one_expert: bool = False
 ) -> DeferralRows:
-    """Return the rows, on the device of the scores; a loss with ``one_expert`` refuses several."""
+    """Return checked rows on the device of the scores; with ``one_expert``, several raise an error."""
     f = float_matrix("scores", scores)
     right = _check_flags("correct", correct, f)
     n_experts = right.shape[1]
@@ -75,7 +75,7 @@ def check_rows(
 
 
 def of_class(values: Tensor, y: Tensor) -> Tensor:
-    """The entry (n,) of each row's class, from ``values`` (n, at least K)."""
+    """Return the entry (n,) of each row's class y, from ``values`` (n, at least K)."""
     return values.gather(1, y[:, None])[:, 0]
 
 

@@ -11,11 +11,12 @@ from mild.core.arrays import check_number, check_shape, invalid
 
 
 def triage_rows(class_losses: Tensor, expert_losses: Tensor, share: float) -> Tensor:
-    """The rows that the human takes: those with the largest advantage of the human, at most a share.
+    """Return which rows go to the human: those in which the human is better by most, up to a share.
 
-    The algorithm alternates: with l the loss of the classifier and h that of the human, the rows with the
-    largest l - h go to the human, at most ``share`` of all and only those with l > h; then the classifier
-    is trained on the other rows. In the end a second network learns from x which rows went to whom.
+    It is one step of an algorithm that alternates. With l the loss of the classifier and h that of the
+    human, the rows with the largest l - h go to the human, at most ``share`` of all and only those with l
+    > h; then the classifier is trained on the other rows. In the end a second network learns from x which
+    rows went to whom.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ def triage_rows(class_losses: Tensor, expert_losses: Tensor, share: float) -> Te
         raise invalid("class_losses", f"must have one dimension; got {class_losses.ndim}.")
     check_shape("expert_losses", expert_losses.shape, "(n_samples,)", class_losses.shape)
     advantage = class_losses.detach() - expert_losses.detach()
-    most_rows = math.floor(share * len(advantage))
+    max_rows = math.floor(share * len(advantage))
     by_advantage = advantage.argsort(descending=True, stable=True)
     to_human = torch.zeros_like(advantage, dtype=torch.bool)
-    to_human[by_advantage[:most_rows]] = True
+    to_human[by_advantage[:max_rows]] = True
     return to_human & (advantage > 0)
