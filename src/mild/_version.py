@@ -1,3 +1,3 @@
 """The version of mild, apart from the root package, which imports every other one."""
 
-__version__ = "0.10.0.dev0"
+__version__ = "0.10.0"

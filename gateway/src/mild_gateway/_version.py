@@ -1,3 +1,3 @@
 """The version of the gateway: that of the library it was made with."""
 
-__version__ = "0.10.0.dev0"
+__version__ = "0.10.0"
