@@ -322,7 +322,7 @@ def build_outcomes(
     _check_query_is_no_outcome(source, options)
     rows = _read_scores(source, _choose_experts(source.layout, options))
     if contents is None:
-        inputs = _read_router_inputs(rows, options, source.layout.taken)
+        inputs = _read_router_inputs(rows, options, source.layout.outcome_columns)
     else:
         no_queries = [""] * len(rows.scores)
         inputs = _RouterInputs(no_queries, None, contents, has_text=False)
@@ -370,7 +370,11 @@ def _other_columns(source: _WideRows, rows: _ScoredRows, inputs: _RouterInputs) 
 
     Answers of experts that were left out are left out, too.
     """
-    read_columns = {*source.layout.taken, inputs.recipe.vectors, inputs.single_query_column}
+    read_columns = {
+        *source.layout.outcome_columns,
+        inputs.recipe.vectors,
+        inputs.single_query_column,
+    }
     other_names = names_except(rows.table.column_names, read_columns)
     left_out_experts = names_except(source.layout.scores, rows.expert_names)
     return without_answers(rows.table.select(other_names), left_out_experts)
@@ -383,7 +387,7 @@ def _check_query_is_no_outcome(source: _WideRows, options: ReadArguments) -> Non
         return
     if isinstance(query_columns, str):
         query_columns = [query_columns]
-    outcome_columns = source.layout.taken
+    outcome_columns = source.layout.outcome_columns
     for name in query_columns:
         if name in outcome_columns:
             free_columns = names_except(text_columns(source.table.schema), outcome_columns)
@@ -399,7 +403,7 @@ def _choose_experts(layout: Layout, options: ReadArguments) -> Layout:
     names = list(layout.scores)
     if options.experts is not None:
         names = match_experts(options.experts, names)
-    return layout.of([names[index] for index in name_order(names)])
+    return layout.select_experts([names[index] for index in name_order(names)])
 
 
 def _read_scores(source: _WideRows, layout: Layout) -> _ScoredRows:
@@ -435,7 +439,7 @@ def _without_unasked_experts(rows: _ScoredRows) -> _ScoredRows:
     )
     return replace(
         rows,
-        layout=layout.of(names_except(layout.scores, unasked)),
+        layout=layout.select_experts(names_except(layout.scores, unasked)),
         scores=rows.scores[:, is_asked],
         findings=[*rows.findings, Finding("unasked_experts", len(unasked), sentence)],
     )

@@ -107,7 +107,7 @@ def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
             layouts = {name: layout for name, layout in layouts.items() if len(layout.scores) != 1}
         if "endings" in layouts and "routellm" in layouts:
             # gpt_correct is a column of gpt, not a model of this name.
-            if layouts["routellm"].taken <= layouts["endings"].taken:
+            if layouts["routellm"].outcome_columns <= layouts["endings"].outcome_columns:
                 del layouts["routellm"]
         if layouts:
             return {name: _what_is_read(layout) for name, layout in layouts.items()}
@@ -208,7 +208,7 @@ def lay_out(schema: Any, form: str, options: ReadArguments) -> Layout:
         )
     if options.scores is not None or form == "plain":
         scores = named_scores(schema, options.scores)
-        layout = replace(layout.of(list(scores)), scores=scores)
+        layout = replace(layout.select_experts(list(scores)), scores=scores)
     elif form == "wide":
         check_prefixes(names, list(layout.scores))
     elif form == "endings":
@@ -255,6 +255,6 @@ def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[F
     else:
         layout = lay_out(table.schema, format.name, options)
     table, layout = add_prices(table, layout, options)
-    outcome_columns = [name for name in table.column_names if name in layout.taken]
+    outcome_columns = [name for name in table.column_names if name in layout.outcome_columns]
     layout = layout.with_notes(*text_notes(table, outcome_columns))
     return table, layout, findings

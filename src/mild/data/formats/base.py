@@ -98,21 +98,24 @@ def _spelled_columns(columns: Named, parameter: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a table with one row per query: expert -> column, in the order of the experts."""
+    """Which columns of a table hold the outcomes of the experts, for a table with one row per query.
+
+    ``scores``, ``prices`` and ``latencies`` map experts to column names, in the order of the experts.
+    """
 
     form: str
     scores: dict[str, str]
     prices: dict[str, str] = field(default_factory=dict)
     latencies: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # how the columns were chosen
+    notes: tuple[str, ...] = ()  # clauses for users that say how the columns were chosen
 
     @property
-    def taken(self) -> set[str]:
-        """All columns of outcomes."""
+    def outcome_columns(self) -> set[str]:
+        """The columns that hold scores, prices or latencies of an expert."""
         return {*self.scores.values(), *self.prices.values(), *self.latencies.values()}
 
-    def of(self, experts: Sequence[str]) -> Layout:
-        """The same for some of the experts, in their order."""
+    def select_experts(self, experts: Sequence[str]) -> Layout:
+        """Return the layout of these experts only, in their order."""
         return replace(
             self,
             scores=columns_of(experts, self.scores),
@@ -121,7 +124,7 @@ class Layout:
         )
 
     def with_notes(self, *notes: str) -> Layout:
-        """The same with more notes behind those that it has."""
+        """Return the layout with more notes after those that it has."""
         return replace(self, notes=(*self.notes, *notes))
 
 

@@ -80,11 +80,11 @@ def _notes(schema: Any, layout: Layout) -> list[str]:
     both = [expert for expert in layout.scores if {CORRECT + expert, SCORE + expert} <= names]
     if both:
         notes.append(f"score__ is used instead of correct__ for {listed(both, 4)}")
-    taken = layout.taken
+    outcome_columns = layout.outcome_columns
     n_by_prefix: Counter[str] = Counter()
     for name in schema.names:
         prefix, expert = split_name(name)
-        if not prefix or name in taken or prefix in ANSWER_PREFIXES:
+        if not prefix or name in outcome_columns or prefix in ANSWER_PREFIXES:
             continue
         if expert in layout.scores or prefix in (PRICE, LATENCY):
             n_by_prefix[prefix] += 1
@@ -191,7 +191,7 @@ def detect_endings(schema: Any) -> Layout | None:
         latencies=_first_columns(models, LATENCY_NAMES, by_ending),
     )
     notes = [f"experts are the names before {listed(_endings(layout))}"]
-    plain_columns = names_except(by_ending.values(), layout.taken)
+    plain_columns = names_except(by_ending.values(), layout.outcome_columns)
     if plain_columns:
         notes.append(f"kept as plain columns: {listed(plain_columns, 8)}")
     return layout.with_notes(*notes)
@@ -236,7 +236,7 @@ def _endings(layout: Layout) -> list[str]:
 def check_endings(names: Sequence[str], layout: Layout) -> None:
     """Refuse columns of a model whose score column is misspelt."""
     score_endings = _endings(Layout("endings", layout.scores))
-    others = names_except(names, layout.taken)
+    others = names_except(names, layout.outcome_columns)
     for column in others:
         match = _ENDING.fullmatch(column)
         if match is None or match[1] in layout.scores or _NO_MODEL.fullmatch(match[1]):
