@@ -41,12 +41,12 @@ class Finding:
     sentence: str
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the fields, ready for JSON."""
         return asdict(self)
 
 
 def duplicate_groups(queries: Sequence[str]) -> IntArray:
-    """First row with the same text, whitespace aside: equal numbers are equal queries.
+    """Return for each row the first row with the same text; whitespace does not count.
 
     A split that keeps equal numbers together never trains on a query that it tests on.
 
@@ -87,7 +87,7 @@ def check_range(
     remedy: str,
     row_numbers: IntArray | None = None,
 ) -> None:
-    """Refuse numbers outside [0, high] and infinity, with their count and an example; NaN is allowed."""
+    """Raise an error for numbers outside [0, high] or infinite, with an example; NaN is allowed."""
     outside = np.isinf(values) | (values < 0) | (values > high)
     n_outside = int(outside.sum())
     if n_outside == 0:
@@ -134,7 +134,7 @@ class ScoreCounts:
         )
 
     def findings(self, expert_names: Sequence[str]) -> list[Finding]:
-        """Missing cells, experts that never vary, ties; a count may be 0."""
+        """Report missing cells, experts that never vary, and ties; a count may be 0."""
         return [
             self._missing_cells(len(expert_names)),
             self._constant_experts(expert_names),
@@ -182,7 +182,7 @@ class ScoreCounts:
 
 
 def unasked_rows(count: int) -> Finding:
-    """Rows in which no expert was asked."""
+    """Report how many rows were dropped because no expert was asked."""
     verb = "were"
     if count == 1:
         verb = "was"
@@ -198,7 +198,7 @@ def examine(
     has_text: bool,
     row_numbers: IntArray | None = None,
 ) -> list[Finding]:
-    """Findings about queries, cells and prices; every row has a score."""
+    """Return the findings about queries, missing scores and prices; every row must have a score."""
     findings: list[Finding] = []
     if has_text:
         findings += _examine_queries(queries)
@@ -210,7 +210,7 @@ def examine(
 
 
 def _examine_queries(queries: Sequence[str]) -> list[Finding]:
-    """Repeated, empty and very long queries; a count may be 0."""
+    """Report repeated, empty and very long queries; a count may be 0."""
     groups = duplicate_groups(queries)
     n_repeats = int((groups != np.arange(len(groups))).sum())
     repeats = (
@@ -235,7 +235,7 @@ def _examine_queries(queries: Sequence[str]) -> list[Finding]:
 def _large_prices(
     expert_names: Sequence[str], prices: FloatArray, row_numbers: IntArray | None
 ) -> Finding:
-    """Prices that are far above the median of the table, or of their expert."""
+    """Report prices that are far above the median of the table, or of their expert."""
     positive_prices = np.where(prices > 0, prices, np.nan)
     median = _lower_median(positive_prices)
     if np.isnan(median):
@@ -258,7 +258,7 @@ def _large_prices(
 
 
 def _lower_median(values: FloatArray) -> float:
-    """The lower of the two middle values that are not NaN; NaN if there are none."""
+    """Return the lower of the two middle values that are not NaN; NaN if there are none."""
     known = np.sort(values[~np.isnan(values)])
     if not len(known):
         return np.nan
@@ -266,7 +266,7 @@ def _lower_median(values: FloatArray) -> float:
 
 
 def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: FloatArray) -> Finding:
-    """Answers without a price, and the experts whose dollars are therefore means over the known ones."""
+    """Report answers without a price, and the experts whose mean price leaves some out."""
     is_answered = ~np.isnan(scores)
     n_answers = is_answered.sum(axis=0)
     n_unknown = (np.isnan(prices) & is_answered).sum(axis=0)

@@ -74,7 +74,7 @@ _NAMING_ARGUMENTS = (
 
 
 def check_options(options: ReadArguments) -> None:
-    """Refuse options that no table could fit, before one is read."""
+    """Raise an error for options that no table could fit, before a table is read."""
     if options.form is not None:
         check_option("form", options.form, FORMS)
     if options.answer_kind is not None:
@@ -92,7 +92,7 @@ def check_options(options: ReadArguments) -> None:
 
 
 def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
-    """Formats that fit the columns, each with what would be read; ``query`` is as the caller named it.
+    """Return the formats that fit the columns, each with a description of what would be read.
 
     A format whose columns say less counts only where no other fits, and there are a query, two or more
     experts, and no costs: features may be flags or scores, too.
@@ -115,7 +115,7 @@ def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
 
 
 def _fitting_layouts(schema: Any, rank: int) -> dict[str, Layout]:
-    """Name -> layout of the formats of a rank that fit the columns."""
+    """Return the layouts, by format, of the formats of a rank that fit the columns."""
     layouts = {}
     for format in DETECTED:
         if format.rank == rank:
@@ -132,7 +132,7 @@ def _what_is_read(layout: Layout) -> str:
 
 
 def choose_form(schema: Any, options: ReadArguments) -> str:
-    """The format to read: the one asked for, the one that the named columns mean, or the only one."""
+    """Return the format to read: the one asked for, the one implied by named columns, or the only one."""
     if options.form is not None:
         return options.form
     if options.model_column is not None:
@@ -149,7 +149,7 @@ def choose_form(schema: Any, options: ReadArguments) -> str:
 
 
 def _form_of_named_scores(schema: Any, options: ReadArguments) -> str:
-    """The format that the score columns mean which the caller named."""
+    """Return the format that the score columns which the caller named imply."""
     columns = list(named_scores(schema, options.scores).values())
     if all(name.startswith((CORRECT, SCORE)) for name in columns):
         return "wide"
@@ -161,7 +161,7 @@ def _form_of_named_scores(schema: Any, options: ReadArguments) -> str:
 
 
 def _several_forms(possible: Mapping[str, str]) -> DataFileError:
-    """The error for a table that several formats fit."""
+    """Return the error for a table that several formats fit."""
     titles = [f"{FORMATS[name].title} ({contents})" for name, contents in possible.items()]
     choices = " or ".join(f"form={name!r}" for name in possible)
     example = read_with(f"form={next(iter(possible))!r}")
@@ -172,7 +172,7 @@ def _several_forms(possible: Mapping[str, str]) -> DataFileError:
 
 
 def _no_form(schema: Any) -> DataFileError:
-    """The error for a table that no format fits."""
+    """Return the error for a table that no format fits."""
     names = list(schema.names)
     hint = ""
     if price_columns(names):
@@ -196,7 +196,7 @@ def _no_form(schema: Any) -> DataFileError:
 
 
 def lay_out(schema: Any, form: str, options: ReadArguments) -> Layout:
-    """Columns of a format with a row per query; those that the caller named go before the usual ones."""
+    """Return the layout of a format with one row per query; columns that the caller named come first."""
     names = list(schema.names)
     layout: Layout | None = Layout("plain", {})
     if form != "plain":
@@ -230,7 +230,7 @@ def _columns_in_words(columns: Mapping[str, str]) -> str:
 
 
 def _latency_units(columns: Mapping[str, str]) -> str:
-    """The units of latency columns: ms, seconds, or both."""
+    """Return the units of latency columns: ms, seconds, or both."""
     units = set()
     for column in columns.values():
         if seconds_per(column) < 1:
@@ -241,7 +241,7 @@ def _latency_units(columns: Mapping[str, str]) -> str:
 
 
 def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
-    """A table with one row per query, which of its columns hold outcomes, and findings."""
+    """Return the table with one row per query, the layout of its outcomes, and findings."""
     table = parse_objects(table)
     is_named = options.form or options.scores or options.model_column
     if options.form == "routellm":

@@ -467,7 +467,7 @@ def _score_column(table: Any, named: Named) -> str:
 
 
 def _holds_numbers(column: Any) -> bool:
-    """Whether a column holds numbers, perhaps as text."""
+    """Return whether a column holds numbers, perhaps as text."""
     if is_string(column.type):
         return parse_numbers(column) is not None
     return is_numeric(column.type)

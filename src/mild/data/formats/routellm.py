@@ -20,7 +20,7 @@ _GOLD = ("answer", "label", "gold", "target", "ground_truth", "expected", *QUERY
 
 
 def parse_truths(table: Any) -> Any:
-    """The table with truth values in place of columns that hold only yes and no, or such words."""
+    """Replace columns that hold only yes and no, or such words, by truth values."""
     for index, name in enumerate(table.column_names):
         column = table[name]
         if not is_string(column.type) or name.lower() in _GOLD:
@@ -33,7 +33,7 @@ def parse_truths(table: Any) -> Any:
 
 
 def detect_routellm(schema: Any) -> Layout | None:
-    """Every true-or-false column is a model, unless it is named as a flag: is_*, has_*, test, ..."""
+    """Return a layout whose models are the true-or-false columns, except flags: is_*, has_*, test, ..."""
     experts = []
     flags = []
     for field in schema:

@@ -12,7 +12,7 @@ RESPONSE_MARK = "|model_response"
 
 
 def detect_routerbench(schema: Any) -> Layout | None:
-    """Columns by the mark behind the model's name."""
+    """Return the layout of columns ``<model>`` and ``<model>|total_cost``; None if there are none."""
     names = list(schema.names)
     experts = []
     scoreless = []
