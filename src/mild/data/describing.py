@@ -394,7 +394,8 @@ def _only_right_shares(table: DescribedOutcomes, is_right: BoolArray) -> list[fl
     several_asked = table.asked.sum(axis=1) > 1
     one_right = is_right.sum(axis=1) == 1
     is_only_right = is_right & one_right[:, None] & several_asked[:, None]
-    return [float(share) for share in is_only_right.mean(axis=0)]
+    shares: list[float | None] = is_only_right.mean(axis=0).tolist()
+    return shares
 
 
 def _shares_right(table: DescribedOutcomes, is_right: BoolArray) -> dict[str, float | None]:
@@ -578,7 +579,8 @@ def _cheapest_and_right_shares(
     is_cheapest = np.arange(candidate_costs.shape[1]) == cheapest[:, None]
     # In a row without a right expert all costs are infinite, and nobody is the cheapest.
     is_cheapest_and_right = np.isfinite(candidate_costs) & is_cheapest
-    return [float(share) for share in is_cheapest_and_right.mean(axis=0)]
+    shares: list[float | None] = is_cheapest_and_right.mean(axis=0).tolist()
+    return shares
 
 
 def _column_means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:

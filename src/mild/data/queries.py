@@ -59,12 +59,12 @@ class Recipe:
     def description(self) -> str:
         """How the query is made, as a part of a sentence."""
         names = " and ".join(map(repr, self.columns))
-        words = f"the query is column {names}"
+        clause = f"the query is column {names}"
         if len(self.columns) > 1:
-            words = f"the query is columns {names}"
+            clause = f"the query is columns {names}"
         if not self.choices:
-            return words
-        return f"{words} followed by the choices in {', '.join(self.choices)}"
+            return clause
+        return f"{clause} followed by the choices in {', '.join(self.choices)}"
 
     def fits(self, fields: Mapping[str, Any]) -> bool:
         """Return whether an object has the first field of the query."""
@@ -87,9 +87,13 @@ class Recipe:
         """
         self.check(fields)
         must_be_known = required and len(self.columns) == 1
-        texts = [_text(name, fields[name], must_be_known) for name in self.columns]
-        choices = [_choice(name, fields.get(name)) for name in self.choices]
-        return "\n".join(texts) + "".join(choices)
+        lines = []
+        for name in self.columns:
+            lines.append(_text(name, fields[name], must_be_known))
+        query = "\n".join(lines)
+        for name in self.choices:
+            query += _choice(name, fields.get(name))
+        return query
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recipe, ready for JSON."""

@@ -107,7 +107,7 @@ def matching_rows(table: Any, where: Where) -> BoolArray:
 
     Conditions on one column are alternatives, those on different columns must all hold.
     """
-    rows: BoolArray = np.ones(table.num_rows, bool)
+    matches: BoolArray = np.ones(table.num_rows, bool)
     for column, patterns in _parse_conditions(where).items():
         if column not in table.column_names:
             raise DataFileError(
@@ -115,16 +115,24 @@ def matching_rows(table: Any, where: Where) -> BoolArray:
                 parameter="where",
             )
         values = [_as_written(value) for value in table[column].to_pylist()]
-        # A value may stand in many rows: each is compared once.
-        fits = {value: _fits(value, patterns) for value in set(values)}
-        rows &= np.array([fits[value] for value in values])
-        if not rows.any():
+        matches &= _fitting(values, patterns)
+        if not matches.any():
             condition = " or ".join(f"{column}={pattern}" for pattern in patterns)
+            examples = ", ".join(sorted(set(values))[:6])
             raise DataFileError(
-                f"no row has {condition!r}; column {column!r} holds {', '.join(sorted(fits)[:6])}.",
+                f"no row has {condition!r}; column {column!r} holds {examples}.",
                 parameter="where",
             )
-    return rows
+    return matches
+
+
+def _fitting(values: Sequence[str], patterns: Sequence[str]) -> BoolArray:
+    """Return a mask of the values that fit one of the patterns."""
+    fits_by_value = {}
+    # Many rows may have the same value, which is compared only once.
+    for value in set(values):
+        fits_by_value[value] = _fits(value, patterns)
+    return np.array([fits_by_value[value] for value in values])
 
 
 def _parse_conditions(where: Where) -> dict[str, list[str]]:
@@ -172,10 +180,10 @@ def kept_rows(
     role = split.first_role(PARTS[part])
     if role is None:
         return kept, None
-    rows = split.rows(role)
+    has_role = split.rows(role)
     if kept is not None:
-        rows &= kept
-    return rows, split.sentence(role)
+        has_role &= kept
+    return has_role, split.sentence(role)
 
 
 def named_columns(where: Where) -> list[str]:

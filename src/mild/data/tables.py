@@ -375,7 +375,7 @@ def _read_pandas(frame: Any) -> Any:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        names = [str(name) for name in frame.columns]
+        names = list(map(str, frame.columns))
         arrays = [_pandas_column(frame.iloc[:, index]) for index in range(len(names))]
         return pa.table(arrays, names=names)
 
@@ -905,7 +905,7 @@ def _infer_objects(values: list[dict[str, Any] | None]) -> Any:
     """Make an Arrow array of objects whose fields are inferred one by one."""
     columns = _columns_of([value or {} for value in values])
     # Fields of a missing object are missing, too; only those of the others count.
-    arrays = [infer_array(column) for column in columns.values()]
+    arrays = list(map(infer_array, columns.values()))
     is_missing = pa.array([value is None for value in values])
     return pa.StructArray.from_arrays(arrays, list(columns), mask=is_missing)
 

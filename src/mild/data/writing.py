@@ -106,6 +106,7 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     target = check_output(path, overwrite)
     table = pa.table(dict(columns))
     try:
+        # Written under a temporary name, which becomes the target when the file is complete.
         with replacing(target) as file:
             if target.suffix.lower() == ".csv":
                 write_csv(columns, file)
@@ -403,13 +404,14 @@ def split_file(
     options = ReadArguments(query=query)
     check_options(options)
     source = _only_file(file)
-    train_file, test_file, written_kind = _output_files(source, out, overwrite)
+    train_file, test_file, part_format = _output_files(source, out, overwrite)
+    # Errors that are raised in this block name the file.
     with naming(source):
-        table = read_table(source, options.texts())
-        rows, query_of_row = _rows_to_split(table, options)
-        split = rows.split_rows(test_size, groups=groups, time=time, random_state=random_state)
-        file_rows = _file_rows(source, written_kind, table)
-        split_column, new_name = _split_names(table)
+        source_table = read_table(source, options.texts())
+        outcomes, query_of_row = _table_to_split(source_table, options)
+        split = outcomes.split_rows(test_size, groups=groups, time=time, random_state=random_state)
+        file_rows = _file_rows(source, part_format, source_table)
+        split_column, new_name = _existing_split(source_table)
         if split_column is not None and new_name is not None:
             file_rows = file_rows.renamed(split_column, new_name)
     train_content = file_rows.content(split.train)
@@ -434,7 +436,7 @@ def _output_files(
     Both paths must be free unless ``overwrite``; the folder is made if it does not exist.
     """
     with naming(source):
-        stem, suffix, written_kind = _name_parts(source)
+        stem, suffix, part_format = _name_parts(source)
     output_folder = source.parent
     if folder is not None:
         output_folder = Path(folder)
@@ -443,7 +445,7 @@ def _output_files(
     test_file = output_folder / f"{stem}.test{suffix}"
     check_free(train_file, overwrite)
     check_free(test_file, overwrite)
-    return train_file, test_file, written_kind
+    return train_file, test_file, part_format
 
 
 def _write_both(
@@ -462,7 +464,7 @@ def _write_both(
         raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
 
 
-def _split_names(table: Any) -> tuple[str | None, str | None]:
+def _existing_split(table: Any) -> tuple[str | None, str | None]:
     """Return a column that already divides the rows, and a free name for it; None for both without one."""
     split = find_split(table)
     if split is None or split.name not in table.column_names:
@@ -473,8 +475,8 @@ def _split_names(table: Any) -> tuple[str | None, str | None]:
     return split.name, new_name
 
 
-def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
-    """Return the rows of an Arrow table as a table that can be split, and a number for each row's query."""
+def _table_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
+    """Return an OutcomeTable that can be split like an Arrow table, and the number of each row's query."""
     texts = [""] * table.num_rows
     vectors = None
     if options.query is None and is_number_table(table):

@@ -104,13 +104,16 @@ def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
             has_query = query is not None or usual_query(schema) is not None
             if has_costs or not has_query:
                 return {}
-            layouts = {name: layout for name, layout in layouts.items() if len(layout.scores) != 1}
-        if "endings" in layouts and "routellm" in layouts:
+        contents_by_format = {}
+        for name, layout in layouts.items():
+            if rank == 0 or len(layout.scores) != 1:
+                contents_by_format[name] = _what_is_read(layout)
+        if "endings" in contents_by_format and "routellm" in contents_by_format:
             # gpt_correct is a column of gpt, not a model of this name.
             if layouts["routellm"].outcome_columns <= layouts["endings"].outcome_columns:
-                del layouts["routellm"]
-        if layouts:
-            return {name: _what_is_read(layout) for name, layout in layouts.items()}
+                del contents_by_format["routellm"]
+        if contents_by_format:
+            return contents_by_format
     return {}
 
 
@@ -126,6 +129,7 @@ def _fitting_layouts(schema: Any, rank: int) -> dict[str, Layout]:
 
 
 def _what_is_read(layout: Layout) -> str:
+    """Say what a layout reads; it is empty if the table has a row per query and model."""
     if layout.scores:
         return counted(len(layout.scores), "expert")
     return "a row per query and model"

@@ -155,6 +155,15 @@ class Format:
     rank: int = 0
 
 
+def prefixed_columns(prefix: str, experts: Iterable[str]) -> dict[str, str]:
+    """Return the columns that begin with a prefix and end with the name of an expert, by expert.
+
+    >>> prefixed_columns("cost__", ["a", "b"])
+    {'a': 'cost__a', 'b': 'cost__b'}
+    """
+    return {expert: prefix + expert for expert in experts}
+
+
 def price_columns(names: Iterable[str]) -> list[str]:
     """Return the names of the form ``cost__<model>``: dollars, or the whole cost in a table of numbers."""
     return [name for name in names if name.startswith(PRICE)]

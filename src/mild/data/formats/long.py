@@ -29,6 +29,7 @@ from mild.data.formats.base import (
     Layout,
     Named,
     ReadArguments,
+    prefixed_columns,
     read_with,
     seconds_per,
     text_notes,
@@ -127,8 +128,8 @@ def widen_long(
 ) -> tuple[Any, Layout, list[Finding]]:
     """Turn a long table into one row per query, whatever its columns are called.
 
-    Rows with the same query, choices and id are one query. A column of ids that differs in every row
-    numbers the rows and is not the id of a query.
+    Rows with the same text, choices and id are one query. An id counts only if several models share it:
+    otherwise it is the id of an answer.
 
     Returns
     -------
@@ -381,7 +382,7 @@ def _wide_layout(form: str, experts: Sequence[str], prefixes: Sequence[str]) -> 
     def by_expert(prefix: str) -> dict[str, str]:
         if prefix not in prefixes:
             return {}
-        return {expert: prefix + expert for expert in experts}
+        return prefixed_columns(prefix, experts)
 
     return Layout(form, by_expert(SCORE), by_expert(PRICE), by_expert(LATENCY))
 

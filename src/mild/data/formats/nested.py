@@ -25,6 +25,7 @@ from mild.data.formats.base import (
     Layout,
     ReadArguments,
     columns_of,
+    prefixed_columns,
 )
 from mild.data.tables import infer_array, is_list, is_numeric, is_string, unique_keys
 from mild.errors import DataFileError
@@ -134,7 +135,7 @@ def detect_nested(schema: Any) -> Layout | None:
         # Of several objects for the same outcome, such as scores and correct, the first one counts.
         if prefix in by_prefix and not by_prefix[prefix]:
             models = [field.name for field in schema.field(name).type]
-            by_prefix[prefix] = {model: prefix + model for model in models}
+            by_prefix[prefix] = prefixed_columns(prefix, models)
     scores = by_prefix[SCORE]
     if not scores:
         return None

@@ -34,7 +34,7 @@ def parse_truths(table: Any) -> Any:
 
 def detect_routellm(schema: Any) -> Layout | None:
     """Return a layout whose models are the true-or-false columns, except flags: is_*, has_*, test, ..."""
-    experts = []
+    scores = {}
     flags = []
     for field in schema:
         if not pa.types.is_boolean(field.type):
@@ -42,13 +42,13 @@ def detect_routellm(schema: Any) -> Layout | None:
         if _FLAG.fullmatch(field.name):
             flags.append(field.name)
         else:
-            experts.append(field.name)
-    if not experts:
+            scores[field.name] = field.name
+    if not scores:
         return None
-    notes = [f"the experts are {listed(experts)}"]
+    notes = [f"the experts are {listed(list(scores))}"]
     if flags:
         notes.append(f"not taken as experts, by their names: {listed(flags)}")
-    return Layout("routellm", {name: name for name in experts}, notes=tuple(notes))
+    return Layout("routellm", scores, notes=tuple(notes))
 
 
 ROUTELLM = Format(

@@ -355,7 +355,9 @@ def _entries_one_level_below(content: Any) -> list[tuple[str, Mapping[str, Any]]
 
 def _prices_of(entries: list[tuple[str, Mapping[str, Any]]], unit: str) -> dict[str, TokenPrice]:
     """Return the price of each model that has one; the last entry of a model counts."""
-    by_model = {model: _price(model, fields, unit) for model, fields in entries}
+    by_model = {}
+    for model, fields in entries:
+        by_model[model] = _price(model, fields, unit)
     return {model: price for model, price in by_model.items() if price is not None}
 
 

@@ -199,15 +199,16 @@ def detect_endings(schema: Any) -> Layout | None:
 
 def _scored_models(by_ending: Mapping[tuple[str, str], str]) -> list[str]:
     """Return the models with a score; if several share the ending of its column, only these."""
-    scored = [(model, ending) for model, ending in by_ending if ending in SCORE_NAMES]
-    endings = [ending for _, ending in scored]
-    commonest = max(endings, key=endings.count, default="")
-    is_shared = endings.count(commonest) > 1
+    models_by_ending: dict[str, list[str]] = {}
     models: dict[str, None] = {}
-    for model, ending in scored:
-        # Beside several <model>_correct, toxicity_score is not that of a model.
-        if ending == commonest or not is_shared:
+    for model, ending in by_ending:
+        if ending in SCORE_NAMES:
+            models_by_ending.setdefault(ending, []).append(model)
             models[model] = None
+    largest_group = max(models_by_ending.values(), key=len, default=[])
+    if len(largest_group) > 1:
+        # Beside several <model>_correct, toxicity_score is not that of a model.
+        return largest_group
     return list(models)
 
 
