@@ -94,13 +94,15 @@ class MildError(Exception):
     message : str, default=""
         What is wrong, the rule, what was got, and the remedy.
     parameter : str, default=None
-        Name of the parameter that is at fault, if one is.
+        Name of the parameter with the wrong value, if there is one.
     code : str, default=None
-        Stable code. By default that of the class, or ``invalid_<parameter>``.
+        Stable code for programs. By default ``invalid_<parameter>``, or without a parameter that of the
+        class.
     rule : str, default=None
-        The message after the name of the parameter, in place of ``message``.
+        The part of the message after the name of the parameter. The message is then put together from
+        ``place``, ``parameter`` and ``rule``, and ``message`` may be left out.
     place : str, default=""
-        The message before that name, such as a file.
+        The part of the message before that name, such as a file.
 
     Examples
     --------
@@ -132,7 +134,7 @@ class MildError(Exception):
             self.code = f"invalid_{parameter}"
 
     def message_about(self, name: str) -> str:
-        """The message with another name for the parameter, such as that of its option."""
+        """Return the message with another name for the parameter, such as ``--margins`` for ``margins``."""
         if self.rule is None:
             return str(self)
         return f"{self.place}{name} {self.rule}"
@@ -217,21 +219,22 @@ def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
     Returns
     -------
     str
+        The value.
 
     Raises
     ------
     OptionError
-        The value is not allowed, or was removed.
+        If the value is not allowed; an error says so if it was allowed in an earlier version.
     """
-    known = list(allowed)
-    if isinstance(value, str) and value in known:
+    allowed_values = list(allowed)
+    if isinstance(value, str) and value in allowed_values:
         return value
     parameter = name.lstrip("-").replace("-", "_")
     message = removal_message("value", str(value), parameter)
     if message is not None:
         raise OptionError(message, parameter=parameter, code="removed")
-    rule = f"must be one of {', '.join(map(repr, known))}; got {value!r}."
-    close_values = difflib.get_close_matches(str(value), known, n=1)
+    rule = f"must be one of {', '.join(map(repr, allowed_values))}; got {value!r}."
+    close_values = difflib.get_close_matches(str(value), allowed_values, n=1)
     if close_values:
         rule += f" Did you mean {close_values[0]!r}?"
     raise OptionError(f"{name} {rule}", parameter=parameter, rule=rule)
@@ -239,6 +242,9 @@ def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that unknown and missing arguments raise errors of mild.
+
+    Python would raise a TypeError. The error of mild suggests a similar argument, or says what replaces an
+    argument that an earlier version had.
 
     >>> @check_arguments
     ... def split(table, test_size=0.3): ...
@@ -248,42 +254,45 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     mild.errors.InvalidInputError: tset_size is not an argument of split. Did you mean 'test_size'?
     """
     signature = inspect.signature(function)
-    known = [name for name in signature.parameters if name not in ("self", "cls")]
-    # Users know a constructor by the name of its class.
+    argument_names = [name for name in signature.parameters if name not in ("self", "cls")]
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    has_keyword_arguments = inspect.Parameter.VAR_KEYWORD in kinds
     function_name = function.__name__
     qualified_name = function.__qualname__
     if function_name == "__init__":
+        # Users know a constructor by the name of its class.
         qualified_name = qualified_name.removesuffix(".__init__")
         function_name = qualified_name
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
-    takes_any = inspect.Parameter.VAR_KEYWORD in kinds
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
-            if name in known:
+            if name in argument_names:
                 continue
             message = removal_message("parameter", name, qualified_name)
             if message is not None:
                 raise InvalidInputError(message, parameter=name, code="removed")
-            if not takes_any:
-                raise _unknown_argument(function_name, name, known)
+            if not has_keyword_arguments:
+                raise _unknown_argument(function_name, name, argument_names)
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            rule = f"must fit {function_name}, which takes {listed(known)}: {error}."
+            rule = f"must fit {function_name}, which takes {listed(argument_names)}: {error}."
             raise InvalidInputError(parameter="arguments", rule=rule) from error
         return function(*args, **kwargs)
 
     return checked
 
 
-def _unknown_argument(function_name: str, name: str, known: Sequence[str]) -> InvalidInputError:
-    close_names = difflib.get_close_matches(name, known, n=1)
+def _unknown_argument(
+    function_name: str, name: str, argument_names: Sequence[str]
+) -> InvalidInputError:
+    """Return the error for an argument that a function does not have."""
+    close_names = difflib.get_close_matches(name, argument_names, n=1)
     if close_names:
         rule = f"is not an argument of {function_name}. Did you mean {close_names[0]!r}?"
     else:
-        rule = f"is not an argument of {function_name}; it takes {listed(known)}."
+        rule = f"is not an argument of {function_name}; it takes {listed(argument_names)}."
     return InvalidInputError(parameter=name, rule=rule)
 
 
@@ -294,7 +303,7 @@ def check_constructor(kind: type[T]) -> type[T]:
 
 
 def missing_name(module: str, name: str) -> AttributeError:
-    """The error for a name that a module does not have; if it was removed, the error says what to use.
+    """Return the error for a name that a module does not have; it says what replaces a removed name.
 
     >>> missing_name("mild", "no_such_name")
     AttributeError("module 'mild' has no attribute 'no_such_name'")
@@ -306,7 +315,7 @@ def missing_name(module: str, name: str) -> AttributeError:
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Names for a message, no more of them than can be read.
+    """Join names for a message; of a long list, only the first ones.
 
     Parameters
     ----------
@@ -318,6 +327,7 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     Returns
     -------
     str
+        The names, separated by commas; "none" if there are none.
 
     Examples
     --------
@@ -334,7 +344,7 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun; by default the plural ends in s.
+    """Return a number with its noun; by default the plural ends in s.
 
     >>> counted(1, "row"), counted(2263, "query", "queries")
     ('1 row', '2,263 queries')
@@ -345,23 +355,28 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def install_hint(extra: str, distribution_name: str = "mild-learn") -> str:
-    """The command that installs an extra from where mild itself was installed, such as a checkout.
+    """Return the command that installs an optional dependency.
+
+    It installs from where mild itself was installed: a package index, a checkout of the repository, a URL
+    or a wheel.
 
     Parameters
     ----------
     extra : str
-        Name of the extra; "gateway" is the distribution mild-gateway.
+        Name of the extra, such as "excel"; "gateway" stands for the distribution mild-gateway.
     distribution_name : str, default="mild-learn"
         The distribution that has the extra.
 
     Returns
     -------
     str
+        A ``pip install`` command.
     """
     from pathlib import Path
 
     checkout = Path(__file__).parents[2]
     if (checkout / "pyproject.toml").is_file():
+        # mild runs from the source tree of a checkout.
         if distribution_name == "mild-gateway":
             return f"pip install '{checkout}/gateway[{extra}]'"
         if extra == "gateway":
@@ -381,7 +396,7 @@ def install_hint(extra: str, distribution_name: str = "mild-learn") -> str:
 
 
 def _install_source(distribution_name: str) -> dict[str, Any]:
-    """Where pip installed a distribution from, as its direct_url.json says; nothing for an index."""
+    """Return the content of direct_url.json, which pip writes if it did not install from an index."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 

@@ -22,9 +22,18 @@ def attach_stub(
     Parameters
     ----------
     package : str
-        Name of the package, its ``__name__``.
+        The ``__name__`` of the package.
     file : str
-        Its ``__file__``; the stub is beside it.
+        The ``__file__`` of the package; the stub is the file beside it that ends in .pyi.
+
+    Returns
+    -------
+    load : callable
+        Returns the object of a public name, from the module that the stub names.
+    list_names : callable
+        Returns all public names.
+    names : list of str
+        All public names.
     """
     path, _ = os.path.splitext(file)
     module_of = _read_stub(f"{path}.pyi")
@@ -46,12 +55,12 @@ def attach_stub(
 
 
 def _read_stub(path: str) -> dict[str, str]:
-    """Name -> module that defines it."""
+    """Return the module that defines each name of a stub."""
     module_of = {}
     with open(path, encoding="utf-8") as stub:
         for line in stub:
-            words = line.split()
-            if words[:1] == ["from"]:
-                _, module, _, name, *_ = words
+            tokens = line.split()
+            if tokens[:1] == ["from"]:
+                _, module, _, name, *_ = tokens
                 module_of[name] = module
     return module_of

@@ -1,4 +1,4 @@
-"""Amounts as text: dollars, and other figures, without exponents and without a minus sign before 0."""
+"""Dollars and other figures as text, without exponents and without a minus sign before 0."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 
-# Dollars below this are rounding.
+# Smaller amounts of dollars are shown as 0: they are rounding errors.
 _NOTHING = 1e-9
 
 
 def amount(dollars: float, *, sign: bool = False) -> str:
-    """Dollars without the currency sign, small amounts with two significant digits.
+    """Format dollars without the currency sign; amounts below 10 cents have two significant digits.
 
     Parameters
     ----------
     dollars : float
         The amount.
     sign : bool, default=False
-        Whether a positive amount has a plus sign.
+        Whether to write a plus sign before positive amounts.
 
     Returns
     -------
     str
+        The amount, with a comma between thousands.
 
     Examples
     --------
@@ -43,16 +44,17 @@ def amount(dollars: float, *, sign: bool = False) -> str:
 
 
 def amounts(values: Sequence[float]) -> list[str]:
-    """Dollars as ``amount`` writes them, all with as many decimals as the first that is not 0.
+    """Format dollars that are compared: all with the decimals of the first amount that is not 0.
 
     Parameters
     ----------
     values : sequence of float
-        Amounts of dollars that are compared.
+        Amounts of dollars.
 
     Returns
     -------
     list of str
+        The amounts without the currency sign.
 
     Examples
     --------
@@ -68,7 +70,7 @@ def amounts(values: Sequence[float]) -> list[str]:
 
 
 def _n_decimals(size: float) -> int:
-    """Decimals of a positive amount: a small one has two significant digits."""
+    """Return the number of decimals of a positive amount: small ones get two significant digits."""
     if size >= 1000:
         return 0
     if size >= 0.1:
@@ -77,7 +79,7 @@ def _n_decimals(size: float) -> int:
 
 
 def decimals(value: float, digits: int = 4, *, sign: bool = False) -> str:
-    """A figure with a fixed number of decimals; 0 has no minus sign.
+    """Format a figure with a fixed number of decimals; 0 has no minus sign.
 
     Parameters
     ----------
@@ -86,11 +88,12 @@ def decimals(value: float, digits: int = 4, *, sign: bool = False) -> str:
     digits : int, default=4
         Number of decimals.
     sign : bool, default=False
-        Whether a figure that is not negative has a plus sign.
+        Whether to write a plus sign before figures that are not negative.
 
     Returns
     -------
     str
+        The figure.
 
     Examples
     --------
@@ -104,7 +107,7 @@ def decimals(value: float, digits: int = 4, *, sign: bool = False) -> str:
 
 
 def plain_number(value: float, digits: int = 6) -> str:
-    """A number without an exponent.
+    """Format a number without an exponent.
 
     Parameters
     ----------
@@ -116,6 +119,7 @@ def plain_number(value: float, digits: int = 6) -> str:
     Returns
     -------
     str
+        The number.
 
     Examples
     --------

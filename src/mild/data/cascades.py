@@ -10,13 +10,13 @@ from mild.policies.cascade import CascadeRun
 
 
 def cascade_scores(scores: FloatArray, run: CascadeRun) -> FloatArray:
-    """Scores (n,) of the given answers; NaN where the outcome of an expert that was asked is unknown."""
+    """Return the scores (n,) of a cascade's answers; NaN if an outcome of an asked expert is unknown."""
     unknown = (run.asked & np.isnan(scores)).any(axis=1)
     return np.where(unknown, np.nan, run.given(scores))
 
 
 def cascade_costs(table: KnownOutcomes, terms: CostTerms, run: CascadeRun) -> FloatArray:
-    """Cost (n,) of a run: the error, and what asking each expert of the path costs, in wrong answers."""
+    """Return the cost (n,) of a run, in wrong answers: its error, and what asking the experts costs."""
     costs = 1 - cascade_scores(table.scores, run) + run.asked @ np.array(terms.betas(table))
     if terms.price_weight and table.prices is not None:
         costs = costs + terms.price_weight * run.paid(table.prices)

@@ -76,7 +76,7 @@ class CostTerms:
         return self != CostTerms()
 
     def costs(self, table: KnownOutcomes, piece: bool = False) -> FloatArray:
-        """Cost (n_samples, n_experts) of every outcome, in units of one wrong answer.
+        """Return the cost (n_samples, n_experts) of every outcome, in units of one wrong answer.
 
         ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``; with
         ``beta`` only, it is the paper's cost (section 2). NaN where an expert was not asked, and where a
@@ -98,7 +98,7 @@ class CostTerms:
         return costs
 
     def unknown(self, costs: FloatArray, scores: FloatArray) -> str | None:
-        """What is not known about a cost that ``costs`` gave, in a sentence; None if everything is."""
+        """Say how many costs in ``costs`` are unknown, and why; None if all are known."""
         is_unknown = np.isnan(costs) & ~np.isnan(scores)
         is_left_out = np.isnan(costs).all(axis=1)
         n_rows = int(is_left_out.sum())
@@ -112,20 +112,20 @@ class CostTerms:
         return " or ".join(name for name, weight in weights.items() if weight)
 
     def formula(self, table: KnownOutcomes) -> str:
-        """The cost as a formula: ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``."""
+        """Write the cost as a formula: ``error + what asking costs (A 0, B 0.5) + 100 × dollars``."""
         if table.given_costs is not None:
             return GIVEN
         beta = dict(zip(table.expert_names, self.betas(table), strict=True))
         return cost_formula(beta, self.price_weight, self.latency_weight)
 
     def spelled(self, table: KnownOutcomes) -> CostTerms:
-        """The same with every expert by its full name."""
+        """Return the same terms with every expert by its full name."""
         if self.beta is None:
             return self
         return replace(self, beta=dict(zip(table.expert_names, self.betas(table), strict=True)))
 
     def betas(self, table: KnownOutcomes) -> list[float]:
-        """What asking each expert of a table costs, in wrong answers; 0 for those not named."""
+        """Return what asking each expert of a table costs, in wrong answers; by default 0."""
         try:
             betas = match_values(self.beta or {}, table.expert_names)
         except InvalidInputError as error:
@@ -133,7 +133,7 @@ class CostTerms:
         return [float(betas.get(name, 0.0)) for name in table.expert_names]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the terms, ready for JSON."""
         fields = asdict(self)
         if self.beta is not None:
             fields["beta"] = dict(self.beta)
@@ -141,7 +141,7 @@ class CostTerms:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
-        """From the result of ``as_dict``."""
+        """Make the terms from the result of ``as_dict``."""
         return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
 
 
@@ -157,7 +157,7 @@ class _Measure:
     def add(
         self, costs: FloatArray, weight: float, table: KnownOutcomes, piece: bool
     ) -> FloatArray:
-        """The costs with ``weight`` times the values; in a ``piece`` of a table an expert may have none."""
+        """Return ``costs + weight * values``; in a ``piece`` of a table, an expert may have no values."""
         parameter = f"{self.name}_weight"
         if self.values is None:
             rule = f"needs {self.plural}, but the table has none"
@@ -177,7 +177,7 @@ class _Measure:
 
 
 def _check_weight(parameter: str, shown: str, value: Any) -> None:
-    """Refuse a term of a cost that is not a finite number of at least 0."""
+    """Raise an error if a term of a cost is not a finite number of at least 0."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise invalid(parameter, f"must be a number; got {shown}.")
     number = float(value)
@@ -186,7 +186,7 @@ def _check_weight(parameter: str, shown: str, value: Any) -> None:
 
 
 def require_scores(table: KnownOutcomes, parameter: str) -> None:
-    """Refuse ``parameter`` for a table of numbers, whose costs are given.
+    """Raise an error for ``parameter`` if the table has costs in place of scores.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def require_scores(table: KnownOutcomes, parameter: str) -> None:
 
 
 def _check_known(parameter: str, table: KnownOutcomes, name: str, values: FloatArray) -> None:
-    """Refuse ``values``, such as prices, that are not known for any answer of an expert."""
+    """Raise an error if ``values``, such as prices, are known for no answer of an expert."""
     asked = ~np.isnan(table.scores)
     never = asked.any(axis=0) & ~(asked & ~np.isnan(values)).any(axis=0)
     if never.any():
@@ -207,7 +207,7 @@ def _check_known(parameter: str, table: KnownOutcomes, name: str, values: FloatA
 
 
 def without_values(parameter: str, name: str, experts: Sequence[str]) -> InvalidInputError:
-    """The error where ``experts`` have no price or latency in any row."""
+    """Return the error for ``experts`` that have no price or latency in any row."""
     verb = "have"
     if len(experts) == 1:
         verb = "has"
@@ -217,7 +217,7 @@ def without_values(parameter: str, name: str, experts: Sequence[str]) -> Invalid
 
 
 def left_out_rows(n_rows: int, n_answers: int, measure: str) -> str | None:
-    """Rows without any price or latency, and more answers without one, in a sentence; None if none.
+    """Say how many rows have no price or latency, and how many other answers; None if all have one.
 
     >>> left_out_rows(2, 1, "price")
     '2 rows without any price are left out; 1 more answer without one counts as not asked.'

@@ -41,12 +41,12 @@ class Finding:
     sentence: str
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the fields, ready for JSON."""
         return asdict(self)
 
 
 def duplicate_groups(queries: Sequence[str]) -> IntArray:
-    """First row with the same text, whitespace aside: equal numbers are equal queries.
+    """Return for each row the first row with the same text; whitespace does not count.
 
     A split that keeps equal numbers together never trains on a query that it tests on.
 
@@ -87,7 +87,7 @@ def check_range(
     remedy: str,
     row_numbers: IntArray | None = None,
 ) -> None:
-    """Refuse numbers outside [0, high] and infinity, with their count and an example; NaN is allowed."""
+    """Raise an error for numbers outside [0, high] or infinite, with an example; NaN is allowed."""
     outside = np.isinf(values) | (values < 0) | (values > high)
     n_outside = int(outside.sum())
     if n_outside == 0:
@@ -108,18 +108,18 @@ def check_range(
 
 @dataclass(frozen=True)
 class ScoreCounts:
-    """Counts over scores."""
+    """What the scores of a table say about its rows and experts."""
 
     rows: int
-    asked: IntArray  # (p,) rows in which each expert was asked
+    asked: IntArray  # (n_experts,) rows in which each expert was asked
     complete: int  # rows in which every expert was asked
     ties: int  # rows in which several were asked and all score the same
-    low: FloatArray  # (p,) lowest score of each expert; infinity where it was never asked
-    high: FloatArray  # (p,) highest score of each expert
+    low: FloatArray  # (n_experts,) lowest score of each expert; infinity where it was never asked
+    high: FloatArray  # (n_experts,) highest score of each expert
 
     @classmethod
-    def of(cls, scores: FloatArray) -> ScoreCounts:
-        """Counts of scores (n, p), NaN where an expert was not asked."""
+    def from_scores(cls, scores: FloatArray) -> ScoreCounts:
+        """Count over scores (n_rows, n_experts), NaN where an expert was not asked."""
         asked = ~np.isnan(scores)
         several_asked = asked.sum(axis=1) > 1
         # fmin and fmax leave NaN out.
@@ -134,7 +134,7 @@ class ScoreCounts:
         )
 
     def findings(self, expert_names: Sequence[str]) -> list[Finding]:
-        """Missing cells, experts that never vary, ties; a count may be 0."""
+        """Report missing cells, experts that never vary, and ties; a count may be 0."""
         return [
             self._missing_cells(len(expert_names)),
             self._constant_experts(expert_names),
@@ -147,12 +147,12 @@ class ScoreCounts:
         share = 0.0
         if n_cells:
             share = 100 * n_missing / n_cells
-        words = (
+        sentence = (
             f"{n_missing:,} of {counted(n_cells, 'cell')} ({share:.1f} %) are missing and "
             f"kept as not asked; {counted(self.complete, 'row has', 'rows have')} every expert, "
             f"so the means of the experts are over different rows."
         )
-        return Finding("missing", n_missing, words)
+        return Finding("missing", n_missing, sentence)
 
     def _constant_experts(self, expert_names: Sequence[str]) -> Finding:
         constant = []
@@ -173,16 +173,16 @@ class ScoreCounts:
         share = 0.0
         if self.rows:
             share = 100 * self.ties / self.rows
-        words = (
+        sentence = (
             f"{counted(self.ties, 'row is a tie', 'rows are ties')} "
             f"({share:.1f} %): all experts that were asked have the same score, "
             f"so only the cost of asking can decide."
         )
-        return Finding("ties", self.ties, words)
+        return Finding("ties", self.ties, sentence)
 
 
 def unasked_rows(count: int) -> Finding:
-    """Rows in which no expert was asked."""
+    """Report how many rows were dropped because no expert was asked."""
     verb = "were"
     if count == 1:
         verb = "was"
@@ -198,11 +198,11 @@ def examine(
     has_text: bool,
     row_numbers: IntArray | None = None,
 ) -> list[Finding]:
-    """Findings about queries, cells and prices; every row has a score."""
+    """Return the findings about queries, missing scores and prices; every row must have a score."""
     findings: list[Finding] = []
     if has_text:
         findings += _examine_queries(queries)
-    findings += ScoreCounts.of(scores).findings(expert_names)
+    findings += ScoreCounts.from_scores(scores).findings(expert_names)
     if prices is not None:
         findings.append(_unknown_prices(expert_names, scores, prices))
         findings.append(_large_prices(expert_names, prices, row_numbers))
@@ -210,7 +210,7 @@ def examine(
 
 
 def _examine_queries(queries: Sequence[str]) -> list[Finding]:
-    """Repeated, empty and very long queries; a count may be 0."""
+    """Report repeated, empty and very long queries; a count may be 0."""
     groups = duplicate_groups(queries)
     n_repeats = int((groups != np.arange(len(groups))).sum())
     repeats = (
@@ -235,7 +235,7 @@ def _examine_queries(queries: Sequence[str]) -> list[Finding]:
 def _large_prices(
     expert_names: Sequence[str], prices: FloatArray, row_numbers: IntArray | None
 ) -> Finding:
-    """Prices that are far above the median of the table, or of their expert."""
+    """Report prices that are far above the median of the table, or of their expert."""
     positive_prices = np.where(prices > 0, prices, np.nan)
     median = _lower_median(positive_prices)
     if np.isnan(median):
@@ -248,25 +248,25 @@ def _large_prices(
         return Finding("large_prices", 0, "")
     highest = np.argmax(np.where(is_large, positive_prices, 0.0))
     row, index = divmod(int(highest), prices.shape[1])
-    words = (
+    sentence = (
         f"{counted(count, 'price is', 'prices are')} more than {DEAR:,} times the median "
         f"(${amount(usual_prices[index])}), such as ${amount(prices[row, index])} of "
         f"{expert_names[index]!r} in row {row_number(row, row_numbers)}: prices are dollars per query; "
         "check that none is in cents, or in dollars per million tokens."
     )
-    return Finding("large_prices", count, words)
+    return Finding("large_prices", count, sentence)
 
 
 def _lower_median(values: FloatArray) -> float:
-    """The lower of the two middle values that are not NaN; NaN if there are none."""
-    known = np.sort(values[~np.isnan(values)])
-    if not len(known):
+    """Return the lower of the two middle values that are not NaN; NaN if there are none."""
+    ordered = np.sort(values[~np.isnan(values)])
+    if not len(ordered):
         return np.nan
-    return float(known[(len(known) - 1) // 2])
+    return float(ordered[(len(ordered) - 1) // 2])
 
 
 def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: FloatArray) -> Finding:
-    """Answers without a price, and the experts whose dollars are therefore means over the known ones."""
+    """Report answers without a price, and the experts whose mean price leaves some out."""
     is_answered = ~np.isnan(scores)
     n_answers = is_answered.sum(axis=0)
     n_unknown = (np.isnan(prices) & is_answered).sum(axis=0)
@@ -274,7 +274,7 @@ def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: Flo
     them = "them"
     if count == 1:
         them = "it"
-    words = (
+    sentence = (
         f"{counted(count, 'answer has', 'answers have')} no price: where dollars count, the loss of "
         f"{them} is unknown, and a row without any price is left out."
     )
@@ -283,5 +283,5 @@ def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: Flo
         if 0 < unknown < answers:
             partly_known.append(f"{name} ({unknown:,} of {answers:,} unknown)")
     if partly_known:
-        words += f" Dollars of {listed(partly_known, 6)} are means over the known prices."
-    return Finding("unknown_prices", count, words)
+        sentence += f" Dollars of {listed(partly_known, 6)} are means over the known prices."
+    return Finding("unknown_prices", count, sentence)

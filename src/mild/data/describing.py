@@ -1,4 +1,9 @@
-"""Figures of a table of outcomes: the experts, the oracle, the best constant, the headroom."""
+"""Figures of a table of outcomes: its experts, and what the best possible choice among them would gain.
+
+The *oracle* sends each row to the expert that costs least there; it needs outcomes that no router knows.
+The *best constant* sends all rows to the expert of lowest mean cost. The difference of their mean costs is
+the *headroom*, the most that a router could gain.
+"""
 
 from __future__ import annotations
 
@@ -80,11 +85,11 @@ class Description:
     library: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the figures by name, ready for JSON."""
         return dict(self.content)
 
     def to_frame(self) -> Any:
-        """One row per expert."""
+        """Return the figures of the experts as a frame with one row per expert."""
         return as_frame(self.content["experts"], self.library or default_library())
 
     @property
@@ -107,18 +112,18 @@ class Description:
         return sentences
 
     def _right_and_wrong(self) -> list[str]:
-        """How often the experts are right together; nothing where there are no scores."""
+        """Say how often the experts are right together; an empty list if there are no scores."""
         content = self.content
         if content["all_right"] is None:
             return []
-        soft = ""
+        definition = ""
         if content["soft_scores"]:
-            soft = " (a score of 0.5 or more)"
+            definition = " (a score of 0.5 or more)"
         all_right = f"{100 * content['all_right']:.1f} %"
         all_wrong = f"{100 * content['all_wrong']:.1f} %"
         some_right = f"{100 * content['some_right']:.1f} %"
         return [
-            f"All experts that were asked are right on {all_right} of the queries{soft}, none on "
+            f"All experts that were asked are right on {all_right} of the queries{definition}, none on "
             f"{all_wrong}; on the other {some_right}, the choice of expert matters."
         ]
 
@@ -132,7 +137,7 @@ class Description:
         )
 
     def _agreement(self) -> list[str]:
-        """How often the first pair of experts agrees; nothing if they never do."""
+        """Say how often the first pair of experts agrees; an empty list if they never do."""
         pairs = self.pairs
         if not pairs or not pairs[0]["agree"]:
             return []
@@ -147,7 +152,7 @@ class Description:
 
     @property
     def pairs(self) -> list[dict[str, Any]]:
-        """Pairs of experts to show: of those that together cost less than the best expert, the first."""
+        """The pairs of experts to show: those that together cost less than the best expert, if any do."""
         if self.content["answers"] is None:
             return []
         pairs: list[dict[str, Any]] = self.content["answers"]["pairs"]
@@ -171,48 +176,52 @@ class Description:
 
 
 def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
-    """Describe a table under a cost; what is unknown is None.
+    """Describe the experts of a table, and what the best possible choice among them would gain.
 
-    The content has the table's fingerprint, the cost, rows, form, explanation, findings and
+    Costs are those of ``terms``. "Accuracy" is a mean score; all accuracies are None for a table of
+    numbers, which has no scores. Any other figure that is not known is None, too.
 
-    - experts, the best mean score first: for each its name, rows ``asked``, ``accuracy`` (mean score),
-      ``mean_price`` in dollars, ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share
-      of the rows on which it is right and costs least to ask among the right ones; None where asking costs
-      nothing and no price is known), ``only_right`` (share of the rows on which it alone is right) and
-      ``oracle_share``. Ties go to the lower price, if known, then to the higher mean score, then by name
-    - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
-    - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
-      rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
-      and fewer than ``MIN_COMPLETE_ROWS`` rows have all
-    - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
-      where routing can tell. Like all accuracies, they are None for a table of numbers
-    - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
-    - answers: None without answers; else their ``kind`` and, for pairs of ``experts``, the ``rows`` that
-      asked both, the share of them in which the answers ``agree``, the mean score of the two there
-      (``accuracy_agree``), and that of the better one elsewhere (``accuracy_disagree``); first the pairs
-      that are right together most often, at most ``MAX_PAIRS``
-    - soft_scores: whether some scores lie between 0 and 1
-    - prices_unused: sentences about prices that the table has and the cost leaves out
+    Parameters
+    ----------
+    table : OutcomeTable
+        The outcomes.
+    terms : CostTerms
+        What asking an expert costs, and what dollars and seconds are worth.
+
+    Returns
+    -------
+    Description
+        With these entries:
+
+        - ``fingerprint``, ``rows``, ``form``, ``explanation``, ``findings``: those of the table, and
+          ``cost``: the terms of the cost, also in words
+        - ``experts``: a list with an entry per expert, see ``_describe_experts``; the best mean score
+          comes first
+        - ``oracle`` (the cheapest expert of each row), ``best_constant`` (the expert of lowest mean cost)
+          and ``headroom`` (how much less the oracle costs than that expert), over the rows that
+          ``compared`` counts, see ``_compare_experts``
+        - ``all_right``, ``all_wrong``: shares of the rows in which all, or none, of the experts that were
+          asked are right; ``some_right``: the rest, where routing can make a difference
+        - ``imbalance``: largest and smallest share of the rows that the oracle sends to an expert, and the
+          entropy of these shares (1 if all are equal)
+        - ``answers``: how often pairs of experts agree, see ``_describe_answers``; None without answers
+        - ``soft_scores``: whether some scores lie between 0 and 1
+        - ``prices_unused``: a sentence about prices that the table has and the cost leaves out; None
+          if there are none
     """
-    cost = _describe_cost(table, terms)
     costs = terms.costs(table)
     ranks = ranks_in(table.quality, table.prices)
     comparison = _compare_experts(table, costs, ranks)
-    shares = comparison.oracle_shares
-    right = table.asked & (table.scores >= RIGHT)
-    prices_unused_words = None
-    if has_unused_prices(table, terms):
-        hint = " What a router could save is measured by tune."
-        prices_unused_words = prices_unused(describe_prices(table, hint))
+    is_right = table.asked & (table.scores >= RIGHT)
     findings = [*table.findings, *_unknown_losses(table, terms, costs)]
     findings += _finding_about_rows(comparison.n_complete, table.rows)
     content = {
         "fingerprint": table.fingerprint(),
-        "cost": cost,
+        "cost": _describe_cost(table, terms),
         "rows": table.rows,
         "form": table.form,
         "explanation": table.explanation,
-        "experts": _describe_experts(table, costs, right, shares, ranks),
+        "experts": _describe_experts(table, costs, is_right, comparison.oracle_shares, ranks),
         "compared": {
             "rows": comparison.n_complete,
             "rule": "rows in which every expert was asked",
@@ -220,116 +229,148 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         "oracle": comparison.oracle,
         "best_constant": comparison.best_constant,
         "headroom": comparison.headroom,
-        **_shares_right(table, right),
-        "imbalance": {
-            "largest": float(shares.max()),
-            "smallest": float(shares.min()),
-            "entropy": share_entropy(shares),
-        },
+        **_shares_right(table, is_right),
+        "imbalance": _imbalance(comparison.oracle_shares),
         "answers": _describe_answers(table),
         "soft_scores": is_graded(table.scores),
         "findings": [finding.as_dict() for finding in findings],
-        "prices_unused": prices_unused_words,
+        "prices_unused": _unused_prices_sentence(table, terms),
     }
     return Description(content, table.library)
 
 
+def _imbalance(oracle_shares: FloatArray) -> dict[str, float]:
+    """Return the largest and smallest of the oracle's shares (n_experts,), and their entropy."""
+    return {
+        "largest": float(oracle_shares.max()),
+        "smallest": float(oracle_shares.min()),
+        "entropy": share_entropy(oracle_shares),
+    }
+
+
+def _unused_prices_sentence(table: DescribedOutcomes, terms: CostTerms) -> str | None:
+    """Say what the experts cost in dollars where a table has prices and the cost leaves them out."""
+    if not has_unused_prices(table, terms):
+        return None
+    hint = " What a router could save is measured by tune."
+    return prices_unused(describe_prices(table, hint))
+
+
 def _has_scores(table: DescribedOutcomes) -> bool:
-    """Whether the table has scores, and not the whole cost of each expert."""
+    """Return whether the table has scores; a table of numbers has the whole cost of each expert instead."""
     return table.given_costs is None
 
 
 def _describe_cost(table: DescribedOutcomes, terms: CostTerms) -> dict[str, Any]:
-    """The terms of the cost, by expert and in words."""
+    """Return the terms of the cost, by expert and in words."""
     beta = dict(zip(table.expert_names, terms.betas(table), strict=True))
     return {**terms.spelled(table).as_dict(), "words": terms.formula(table), "beta": beta}
 
 
 @dataclass(frozen=True, eq=False)
 class _Comparison:
-    """The experts over the rows in which all were asked, where there are enough of them."""
+    """The best single expert and the oracle, which sends each row to its cheapest expert."""
 
     n_complete: int  # rows in which every expert was asked
-    oracle_shares: FloatArray  # (n_experts,)
-    oracle: dict[
-        str, Any
-    ]  # mean "cost" and "accuracy" of the oracle, None if they cannot be compared
-    best_constant: dict[
-        str, Any
-    ]  # the same of the expert of least mean cost, and its name as "expert"
-    headroom: float | None  # what the oracle costs less than that expert
+    oracle_shares: (
+        FloatArray  # (n_experts,) shares of the rows that the oracle sends to each expert
+    )
+    oracle: dict[str, Any]  # "cost" and "accuracy": means, None if they cannot be compared
+    best_constant: dict[str, Any]  # "expert" of lowest mean cost, and its "cost" and "accuracy"
+    headroom: float | None  # mean cost of that expert minus that of the oracle
 
 
 def _compare_experts(table: DescribedOutcomes, costs: FloatArray, ranks: IntArray) -> _Comparison:
-    """The oracle and the best constant, over the same rows.
+    """Compare the oracle with the best single expert, over the rows in which every expert was asked.
 
-    With fewer than MIN_COMPLETE_ROWS complete rows, only the best expert and the shares are known: they are
-    taken over all rows with a known cost.
+    Means over different rows cannot be compared. With fewer than MIN_COMPLETE_ROWS such rows, only the name
+    of the best expert and the oracle's shares are returned, from all rows with a known cost.
+
+    Parameters
+    ----------
+    table : OutcomeTable
+    costs : ndarray of shape (n_rows, n_experts)
+        NaN where an expert was not asked.
+    ranks : ndarray of shape (n_experts,)
+        Order of the experts in which ties are resolved; the lowest rank is preferred.
+
+    Returns
+    -------
+    _Comparison
     """
+    n_experts = len(table.expert_names)
     is_complete = np.asarray(~np.isnan(costs).any(axis=1))
     n_complete = int(is_complete.sum())
-    is_comparable = n_complete == len(costs) or n_complete >= MIN_COMPLETE_ROWS
-    rows = is_complete
-    if not is_comparable:
-        rows = np.asarray(~np.isnan(costs).all(axis=1))
-    prices = table.prices
-    if prices is not None:
-        prices = prices[rows]
-    outcomes = Outcomes(costs[rows], table.scores[rows], prices, ranks=ranks)
-    oracle_choices = outcomes.oracle()
-    shares = expert_shares(oracle_choices, len(table.expert_names))
-    best_expert = outcomes.best_constant()
-    best_name = table.expert_names[best_expert]
-    if not is_comparable:
+    if n_complete < len(costs) and n_complete < MIN_COMPLETE_ROWS:
+        has_cost = np.asarray(~np.isnan(costs).all(axis=1))
+        outcomes = _outcomes_in_rows(table, costs, ranks, has_cost)
+        best_name = table.expert_names[outcomes.best_constant()]
         return _Comparison(
             n_complete,
-            shares,
+            oracle_shares=expert_shares(outcomes.oracle(), n_experts),
             oracle={"cost": None, "accuracy": None},
             best_constant={"expert": best_name, "cost": None, "accuracy": None},
             headroom=None,
         )
-    oracle_cost = oracle_loss(costs[rows])
-    best_cost = float(constant_losses(costs[rows])[best_expert])
+    outcomes = _outcomes_in_rows(table, costs, ranks, is_complete)
+    oracle_choices = outcomes.oracle()
+    best_expert = outcomes.best_constant()
+    oracle_cost = oracle_loss(costs[is_complete])
+    best_cost = float(constant_losses(costs[is_complete])[best_expert])
     oracle_accuracy = None
     best_accuracy = None
     if _has_scores(table):
-        scores = table.scores[rows]
+        scores = table.scores[is_complete]
         oracle_accuracy = float(scores[np.arange(len(scores)), oracle_choices].mean())
         best_accuracy = float(scores[:, best_expert].mean())
+    best_name = table.expert_names[best_expert]
     return _Comparison(
         n_complete,
-        shares,
+        oracle_shares=expert_shares(oracle_choices, n_experts),
         oracle={"cost": oracle_cost, "accuracy": oracle_accuracy},
         best_constant={"expert": best_name, "cost": best_cost, "accuracy": best_accuracy},
         headroom=best_cost - oracle_cost,
     )
 
 
+def _outcomes_in_rows(
+    table: DescribedOutcomes, costs: FloatArray, ranks: IntArray, mask: BoolArray
+) -> Outcomes:
+    """Return costs, scores and prices of the rows that a mask (n_rows,) selects."""
+    prices = table.prices
+    if prices is not None:
+        prices = prices[mask]
+    return Outcomes(costs[mask], table.scores[mask], prices, ranks=ranks)
+
+
 def _describe_experts(
     table: DescribedOutcomes,
     costs: FloatArray,
-    right: BoolArray,
+    is_right: BoolArray,
     oracle_shares: FloatArray,
     ranks: IntArray,
 ) -> list[dict[str, Any]]:
-    """Figures of each expert, the best one first."""
+    """Describe each expert in a dictionary, in the order of their ranks: the best mean score first.
+
+    Its entries are ``name``, ``asked`` (number of rows), ``accuracy`` (mean score), ``mean_price`` in
+    dollars, ``mean_latency`` in seconds, ``mean_cost``, and these shares of all rows:
+
+    - ``cheapest_and_right``: it is right and costs least to ask among those that are right. Ties go to the
+      lower price, then to the higher mean score, then by name
+    - ``only_right``: several experts were asked, and it alone is right
+    - ``oracle_share``: it has the lowest cost
+
+    ``costs`` and ``is_right`` are (n_rows, n_experts), ``oracle_shares`` and ``ranks`` (n_experts,).
+    """
     asked = table.asked
     accuracies = _column_means(table.scores, asked)
     mean_prices = _column_means(table.prices, asked)
     mean_latencies = _column_means(table.latencies, asked)
     mean_costs = constant_losses(costs[~np.isnan(costs).all(axis=1)])
-    is_cheapest_and_right = _cheapest_and_right(table, costs, right)
-    several_asked = asked.sum(axis=1) > 1
-    one_right = right.sum(axis=1) == 1
-    is_only_right = right & one_right[:, None] & several_asked[:, None]
+    cheapest_and_right_shares = _cheapest_and_right_shares(table, costs, is_right)
+    only_right_shares = _only_right_shares(table, is_right)
     entries = []
     for index in best_first(ranks):
-        cheapest_and_right = None
-        if is_cheapest_and_right is not None:
-            cheapest_and_right = float(is_cheapest_and_right[:, index].mean())
-        only_right = None
-        if _has_scores(table):
-            only_right = float(is_only_right[:, index].mean())
         entries.append(
             {
                 "name": table.expert_names[index],
@@ -338,19 +379,30 @@ def _describe_experts(
                 "mean_price": mean_prices[index],
                 "mean_latency": mean_latencies[index],
                 "mean_cost": float(mean_costs[index]),
-                "cheapest_and_right": cheapest_and_right,
-                "only_right": only_right,
+                "cheapest_and_right": cheapest_and_right_shares[index],
+                "only_right": only_right_shares[index],
                 "oracle_share": float(oracle_shares[index]),
             }
         )
     return entries
 
 
-def _shares_right(table: DescribedOutcomes, right: BoolArray) -> dict[str, float | None]:
-    """Shares of the rows in which all experts that were asked are right, none is, or some are."""
+def _only_right_shares(table: DescribedOutcomes, is_right: BoolArray) -> list[float | None]:
+    """Return, for each expert, the share of rows in which it alone of several experts is right."""
+    if not _has_scores(table):
+        return [None] * len(table.expert_names)
+    several_asked = table.asked.sum(axis=1) > 1
+    one_right = is_right.sum(axis=1) == 1
+    is_only_right = is_right & one_right[:, None] & several_asked[:, None]
+    shares: list[float | None] = is_only_right.mean(axis=0).tolist()
+    return shares
+
+
+def _shares_right(table: DescribedOutcomes, is_right: BoolArray) -> dict[str, float | None]:
+    """Return the shares of rows in which all experts that were asked are right, none is, or some are."""
     if not _has_scores(table):
         return {"all_right": None, "all_wrong": None, "some_right": None}
-    n_right = right.sum(axis=1)
+    n_right = is_right.sum(axis=1)
     all_right = float((n_right == table.asked.sum(axis=1)).mean())
     all_wrong = float((n_right == 0).mean())
     return {
@@ -362,10 +414,11 @@ def _shares_right(table: DescribedOutcomes, right: BoolArray) -> dict[str, float
 
 @dataclass(frozen=True, eq=False)
 class _PairCounts:
-    """Of every two experts i and j, over the rows in which both were asked; each (n_experts, n_experts).
+    """How often every two experts i and j agree, and how right they are; all arrays (n_experts, n_experts).
 
-    ``rows[i, j]`` counts these rows, and ``agreeing[i, j]`` those of them in which the answers are equal.
-    ``scores[i, j]`` is the sum of i's scores in the former, ``agreeing_scores[i, j]`` in the latter.
+    ``rows[i, j]`` counts the rows in which both were asked, and ``agreeing[i, j]`` those of them in which
+    their answers are equal. ``scores[i, j]`` is the sum of i's scores over the former rows, and
+    ``agreeing_scores[i, j]`` over the latter.
     """
 
     rows: FloatArray
@@ -374,8 +427,11 @@ class _PairCounts:
     agreeing_scores: FloatArray
 
     @classmethod
-    def of(cls, scores: FloatArray, codes: IntArray) -> _PairCounts:
-        """Counts over scores (n, p), NaN where not asked, and codes (n, p) of answers, -1 for none."""
+    def from_answers(cls, scores: FloatArray, codes: IntArray) -> _PairCounts:
+        """Count over scores and codes of answers, both (n_rows, n_experts).
+
+        A score is NaN where an expert was not asked. Equal answers have equal codes; no answer is -1.
+        """
         is_known = ~np.isnan(scores)
         known_scores = np.where(is_known, scores, 0.0)
         n_experts = scores.shape[1]
@@ -394,7 +450,7 @@ class _PairCounts:
         )
 
     def accuracy_agree(self, i: int, j: int) -> float | None:
-        """Mean score of the two where they agree; None where they never do."""
+        """Return the mean score of both experts over rows in which they agree; None if they never do."""
         n_agreeing = self.agreeing[i, j]
         if not n_agreeing:
             return None
@@ -402,7 +458,7 @@ class _PairCounts:
         return float(total / n_agreeing / 2)
 
     def accuracy_disagree(self, i: int, j: int) -> float | None:
-        """Mean score of the better one where they do not agree; None where they always do."""
+        """Return the mean score of the better one over the other rows; None if they always agree."""
         n_disagreeing = self.rows[i, j] - self.agreeing[i, j]
         if n_disagreeing <= 0:
             return None
@@ -412,13 +468,22 @@ class _PairCounts:
 
 
 def _describe_answers(table: DescribedOutcomes) -> dict[str, Any] | None:
-    """How often pairs of experts agree, those first that are right together most often."""
+    """Describe how often pairs of experts agree; pairs that are often right together come first.
+
+    Returns
+    -------
+    dict or None
+        ``kind``: how answers are compared; and ``pairs``, at most MAX_PAIRS, each with the names of two
+        ``experts``, the number of ``rows`` in which both were asked, the share of these in which they
+        ``agree``, the mean score of both there (``accuracy_agree``), and in the other rows the mean score
+        of the better one (``accuracy_disagree``). None for a table without answers.
+    """
     if not _has_scores(table):
         return None
     answers = table.answers
     if answers is None:
         return None
-    counts = _PairCounts.of(table.scores, answers.codes)
+    counts = _PairCounts.from_answers(table.scores, answers.codes)
     answering_experts = np.flatnonzero((answers.codes >= 0).any(axis=0)).tolist()
     pairs: list[dict[str, Any]] = []
     for i, j in combinations(answering_experts, 2):
@@ -439,77 +504,87 @@ def _describe_answers(table: DescribedOutcomes) -> dict[str, Any] | None:
 
 
 def _unknown_losses(table: DescribedOutcomes, terms: CostTerms, costs: FloatArray) -> list[Finding]:
-    """The finding that some answers have no cost, because their price or latency is unknown."""
-    words = terms.unknown(costs, table.scores)
-    if words is None:
+    """Report answers that have no cost, because their price or latency is unknown."""
+    sentence = terms.unknown(costs, table.scores)
+    if sentence is None:
         return []
     n_unknown = int((np.isnan(costs) & table.asked).sum())
-    return [Finding("unknown_losses", n_unknown, words)]
+    return [Finding("unknown_losses", n_unknown, sentence)]
 
 
 def _finding_about_rows(n_complete: int, n_rows: int) -> list[Finding]:
-    """The finding that the headroom is taken over some of the rows only."""
+    """Report that the headroom is computed from only some of the rows, or not at all."""
     if n_complete == n_rows:
         return []
     rows = f"{counted(n_complete, 'row')} of {n_rows:,} in which every expert was asked"
-    words = f"What routing could gain is taken over the {rows}."
+    sentence = f"What routing could gain is taken over the {rows}."
     if n_complete < MIN_COMPLETE_ROWS:
         verb = "are"
         if n_complete == 1:
             verb = "is"
-        words = f"What routing could gain is not shown: there {verb} only {rows}."
-    return [Finding("compared", n_complete, words)]
+        sentence = f"What routing could gain is not shown: there {verb} only {rows}."
+    return [Finding("compared", n_complete, sentence)]
 
 
 def has_unused_prices(table: KnownOutcomes, terms: CostTerms) -> bool:
-    """Whether a table has prices that a cost leaves out."""
+    """Return whether a table has prices that a cost leaves out."""
     if table.prices is None or terms.price_weight:
         return False
     return bool(np.nan_to_num(table.prices).any())
 
 
 def describe_prices(table: KnownOutcomes, hint: str = "") -> str:
-    """What the best expert of known price costs, and the cheapest one, in a sentence.
+    """Say in a sentence what the best expert and the cheapest expert of known price cost.
 
-    The ``hint`` follows where the cheapest expert is another one.
+    ``hint`` is appended if these are two experts.
     """
     asked = ~np.isnan(table.scores)
     mean_scores = _column_means(table.scores, asked)
     mean_prices = _column_means(table.prices, asked)
-    known = []
+    priced_experts = []
     for score, price, name in zip(mean_scores, mean_prices, table.expert_names, strict=True):
         if score is not None and price is not None:
-            known.append((score, price, name))
-    best_score, best_price, best = max(known, key=lambda expert: (expert[0], -expert[1]))
-    lower_score, lowest_price, cheapest = min(known, key=lambda expert: (expert[1], -expert[0]))
+            priced_experts.append((score, price, name))
+    best_score, best_price, best = max(priced_experts, key=lambda expert: (expert[0], -expert[1]))
+    lower_score, lowest_price, cheapest = min(
+        priced_experts, key=lambda expert: (expert[1], -expert[0])
+    )
     quality = quality_name(is_graded(table.scores))
-    words = f"{best}, which has the highest {quality}, costs ${amount(1000 * best_price)} per 1,000 queries"
+    best_dollars = amount(1000 * best_price)
+    about_best = f"{best}, which has the highest {quality}, costs ${best_dollars} per 1,000 queries"
     if best == cheapest:
-        return f"{words}; no other expert costs less."
+        return f"{about_best}; no other expert costs less."
     return (
-        f"{words}; {cheapest}, the cheapest, costs ${amount(1000 * lowest_price)}, with a mean score "
+        f"{about_best}; {cheapest}, the cheapest, costs ${amount(1000 * lowest_price)}, with a mean score "
         f"of {lower_score:.3f} in place of {best_score:.3f}.{hint}"
     )
 
 
-def _cheapest_and_right(
-    table: DescribedOutcomes, costs: FloatArray, right: BoolArray
-) -> BoolArray | None:
-    """The right expert that costs least to ask, at most one per row; None if no expert costs anything."""
-    # The cost of asking; rounded, so that 1.6 - 1 and 0.6 tie.
+def _cheapest_and_right_shares(
+    table: DescribedOutcomes, costs: FloatArray, is_right: BoolArray
+) -> list[float | None]:
+    """Return, for each expert, the share of rows in which it costs least to ask among the right ones.
+
+    At most one expert counts per row. All shares are None if asking costs nothing and no price is known.
+    """
+    # Rounded, so that 1.6 - 1 and 0.6 tie.
     asking_costs: FloatArray = np.round(costs - (1 - table.scores), 12)
     if not np.nan_to_num(asking_costs).any():
         if table.prices is None or not np.nan_to_num(table.prices).any():
-            return None
+            return [None] * len(table.expert_names)
         asking_costs = table.prices
-    candidates = np.where(right & ~np.isnan(asking_costs), asking_costs, np.inf)
+    candidate_costs = np.where(is_right & ~np.isnan(asking_costs), asking_costs, np.inf)
     ranks = ranks_in(table.scores, table.prices)
-    cheapest = cheapest_of(candidates, ranks=ranks)[:, None]
-    return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == cheapest)
+    cheapest = cheapest_of(candidate_costs, ranks=ranks)
+    is_cheapest = np.arange(candidate_costs.shape[1]) == cheapest[:, None]
+    # In a row without a right expert all costs are infinite, and nobody is the cheapest.
+    is_cheapest_and_right = np.isfinite(candidate_costs) & is_cheapest
+    shares: list[float | None] = is_cheapest_and_right.mean(axis=0).tolist()
+    return shares
 
 
 def _column_means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:
-    """Mean of each column over the rows that asked; None where nothing is known."""
+    """Average each column (n_rows, n_experts) over the rows that asked; None where nothing is known."""
     if values is None:
         return [None] * asked.shape[1]
     is_known = asked & ~np.isnan(values)
@@ -520,6 +595,6 @@ def _column_means(values: FloatArray | None, asked: BoolArray) -> list[float | N
         if count == 0:
             means.append(None)
         else:
-            # Twelve digits: equal experts tie, in whatever order the rows were added up.
+            # Rounded to twelve digits: equally good experts tie, in whatever order the rows were added.
             means.append(float(f"{total / count:.12g}"))
     return means

@@ -9,7 +9,7 @@ _DIGITS = re.compile("([0-9]+)")
 
 
 def name_order(names: Sequence[str]) -> list[int]:
-    """Indices of names in their natural order, in which ``expert_2`` comes before ``expert_10``.
+    """Return the indices that sort names naturally: ``expert_2`` comes before ``expert_10``.
 
     >>> names = ["Qwen-72B", "Qwen-0.5B", "Qwen-7B"]
     >>> [names[index] for index in name_order(names)]
@@ -19,7 +19,7 @@ def name_order(names: Sequence[str]) -> list[int]:
 
 
 def _natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
-    """Texts and numbers of a name in turn, then the name itself, for names that differ in zeros only."""
+    """Return the texts and numbers of a name in turn, then the name, in case names differ in zeros only."""
     key: list[str | tuple[int, str]] = []
     for index, piece in enumerate(_DIGITS.split(name)):
         # Pieces at even indices are texts, those between them digits.

@@ -80,13 +80,13 @@ class NumberColumns:
     explanation: str = ""  # how the source was read, in one sentence
 
     def of_experts(self, names: Sequence[str]) -> NumberColumns:
-        """The same with these experts only."""
+        """Return the same rows with these experts only."""
         indices = [self.expert_names.index(name) for name in names]
         return replace(self, costs=self.costs[:, indices], expert_names=list(names))
 
 
 def is_number_source(source: Any) -> bool:
-    """Whether a path is that of a table of numbers, by its suffix or its first rows.
+    """Return whether a path is that of a table of numbers, judging by its suffix or its first rows.
 
     A path whose first rows cannot be read on their own, such as a pipe or JSON, counts as none.
     """
@@ -105,7 +105,7 @@ def is_number_source(source: Any) -> bool:
 
 
 def is_number_table(table: Any) -> bool:
-    """Whether an Arrow table has columns ``cost__<expert>`` and neither queries nor scores."""
+    """Return whether an Arrow table has columns ``cost__<expert>`` and neither queries nor scores."""
     names = table.column_names
     if not price_columns(names) or has_queries(table):
         return False
@@ -125,7 +125,7 @@ def is_number_table(table: Any) -> bool:
 
 
 def has_queries(table: Any) -> bool:
-    """Whether the rows hold texts to route by: a column of a usual name, or one of several words a row.
+    """Return whether a column holds texts to route by: it has a usual name, or several words in most rows.
 
     Identifiers and categories, which tables of numbers may have, are single words.
     """
@@ -163,7 +163,7 @@ def read_number_columns(
 
 
 def _refuse_where(where: Where) -> None:
-    """Refuse a selection of rows of a .npz, which has no columns to select by."""
+    """Raise an error if rows of a .npz are selected, which has no columns to select by."""
     if where:
         rule = "is for tables with columns, and a .npz has none; select its rows beforehand."
         raise DataFileError(parameter="where", rule=rule)
@@ -172,7 +172,7 @@ def _refuse_where(where: Where) -> None:
 def read_features(
     source: Any, names: Sequence[str] | None, where: Where = None
 ) -> tuple[FloatArray, Any]:
-    """Features (n_samples, n_features) of a file, whether it has costs or not, and its table.
+    """Read the features (n_samples, n_features) of a file with or without costs, and its table.
 
     ``names`` are those of a router; None for all columns of numbers that may be features. The table of a
     .npz has no columns.
@@ -192,7 +192,7 @@ def read_features(
 def _selected_rows(
     table: Any, where: Where, part: str | None = None
 ) -> tuple[Any, IntArray | None, str | None]:
-    """The rows that are read, their numbers, and which a split column chose; None for all rows."""
+    """Return the selected rows, their numbers, and a note about a split column."""
     kept, part_note = kept_rows(table, where, part)
     if kept is None:
         return table, None, part_note
@@ -200,7 +200,7 @@ def _selected_rows(
 
 
 def _present_features(table: Any, names: Sequence[str] | None) -> list[str]:
-    """The columns that a router reads, or all that may be features; an error if one is not there."""
+    """Return the columns that a router reads, which must exist; None takes all that may be features."""
     columns = list(table.column_names)
     if names is None:
         names = default_features(table.schema)
@@ -222,7 +222,7 @@ def array_columns(
     expert_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> NumberColumns:
-    """Features and costs that are given as arrays or frames, checked."""
+    """Return features and costs from arrays or frames, checked."""
     feature_matrix = _given_matrix("X", X)
     cost_matrix = _given_matrix("costs", costs).astype(np.float64, copy=False)
     n_rows, n_features = feature_matrix.shape
@@ -246,7 +246,7 @@ def array_columns(
 
 
 def numbered_experts(count: int) -> list[str]:
-    """Names of experts that have none.
+    """Make names for experts that have none.
 
     >>> numbered_experts(2)
     ['expert_0', 'expert_1']
@@ -255,12 +255,12 @@ def numbered_experts(count: int) -> list[str]:
 
 
 def no_columns(rows: int) -> Any:
-    """An Arrow table with a number of rows and no columns."""
+    """Return an Arrow table with this number of rows and no columns."""
     return pa.table({"row": np.zeros(rows, np.int8)}).select([])
 
 
 def default_features(schema: Any) -> list[str]:
-    """Columns of numbers that are features unless others are named."""
+    """Return the columns of numbers that are features unless the caller names others."""
     names = []
     for field in schema:
         if not is_numeric(field.type) or _IDENTIFIER.fullmatch(field.name):
@@ -271,7 +271,7 @@ def default_features(schema: Any) -> list[str]:
 
 
 def neutral_columns(table: Any) -> list[str]:
-    """Columns of an Arrow table that are read neither as a query, nor as a feature, nor as a cost."""
+    """Return the columns of an Arrow table that are not read as query, feature or cost."""
     features = default_features(table.schema)
     names = []
     for name in table.column_names:
@@ -283,7 +283,7 @@ def neutral_columns(table: Any) -> list[str]:
 
 
 def check_readable(feature_names: Sequence[str]) -> None:
-    """Refuse names of features that would be read as something else in a file."""
+    """Raise an error for names of features that would be read as something else in a file."""
     columns = dict.fromkeys(feature_names, pa.array([0.0]))
     readable = default_features(pa.table(columns).schema)
     hidden = names_except(feature_names, readable)
@@ -296,7 +296,7 @@ def check_readable(feature_names: Sequence[str]) -> None:
 
 
 def check_numbers(columns: NumberColumns) -> None:
-    """Refuse features and costs that cannot be learned from."""
+    """Raise an error for features and costs that cannot be learned from."""
     if len(columns.X) == 0:
         raise DataFileError("there must be at least one row; got none.")
     check_names(columns.feature_names or [], "feature names must differ")
@@ -306,7 +306,7 @@ def check_numbers(columns: NumberColumns) -> None:
 
 
 def _check_features(X: FloatArray, names: Sequence[str] | None, row_numbers: Any) -> None:
-    """Refuse features that are missing or infinite."""
+    """Raise an error if features are missing or infinite."""
     bad = np.argwhere(~np.isfinite(X))
     if not len(bad):
         return
@@ -328,7 +328,7 @@ def _check_features(X: FloatArray, names: Sequence[str] | None, row_numbers: Any
 def _check_costs(
     costs: FloatArray, expert_names: Sequence[str], row_numbers: IntArray | None
 ) -> None:
-    """Refuse costs that are infinite, negative or too large, and rows without any."""
+    """Raise an error for costs that are infinite, negative or too large, and for rows without any."""
     rule = "be finite and not negative"
     remedy = "Leave out what is unknown"
     is_wrong = np.isinf(costs) | (costs < 0)
@@ -368,7 +368,7 @@ _SCORE_ARGUMENTS = (
 
 
 def _check_options(options: ReadArguments) -> None:
-    """Refuse arguments that are only for tables with queries and scores."""
+    """Raise an error for arguments that are only for tables with queries and scores."""
     for name in _SCORE_ARGUMENTS:
         if getattr(options, name) is not None:
             raise DataFileError(
@@ -378,12 +378,12 @@ def _check_options(options: ReadArguments) -> None:
 
 
 def _is_archive(source: Any) -> bool:
-    """Whether a source is the path of a .npz file."""
+    """Return whether a source is the path of a .npz file."""
     return isinstance(source, (str, os.PathLike)) and table_suffix(source) == ARCHIVE
 
 
 def _has_inferred_types(source: Any) -> bool:
-    """Whether a source is a file whose columns have no declared types."""
+    """Return whether a source is a file whose columns have no declared types."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     return table_suffix(find_tables(source)[0]) in INFERRED
@@ -392,7 +392,7 @@ def _has_inferred_types(source: Any) -> bool:
 def _read_columns(
     table: Any, options: ReadArguments, part: str | None, inferred: bool
 ) -> NumberColumns:
-    """Features and costs from the columns of an Arrow table; ``inferred`` are the types of a CSV."""
+    """Return features and costs from an Arrow table; ``inferred`` says that it was a CSV without types."""
     names = list(table.column_names)
     usual_costs = price_columns(names)
     cost_columns = _cost_columns(names, usual_costs, options)
@@ -419,7 +419,7 @@ def _read_columns(
 def _cost_columns(
     names: Sequence[str], usual_costs: Sequence[str], options: ReadArguments
 ) -> list[str]:
-    """The columns of the costs that the caller named, or the usual ones."""
+    """Return the cost columns that the caller named, or those with the usual names."""
     if options.costs is not None:
         return choose_columns("costs", options.costs, names)
     if not usual_costs:
@@ -429,7 +429,7 @@ def _cost_columns(
 
 
 def _feature_columns(schema: Any, cost_columns: Sequence[str], options: ReadArguments) -> list[str]:
-    """The columns of the features that the caller named, or all that may be features."""
+    """Return the feature columns that the caller named, or all that may be features."""
     names = list(schema.names)
     if options.features is None:
         columns = names_except(default_features(schema), cost_columns)
@@ -446,7 +446,7 @@ def _feature_columns(schema: Any, cost_columns: Sequence[str], options: ReadArgu
 
 
 def _explanation(columns: NumberColumns, part_note: str | None = None) -> str:
-    """How a table of numbers was read, in one sentence."""
+    """Say in one sentence how a table of numbers was read."""
     n_experts = counted(len(columns.expert_names), "expert")
     features = feature_line(columns.feature_names, columns.X.shape[1])
     clauses = [
@@ -463,7 +463,7 @@ def _explanation(columns: NumberColumns, part_note: str | None = None) -> str:
 
 
 def _refuse_damaged(name: str, column: Any) -> None:
-    """Refuse a column that is mostly numbers but was inferred as text because of a few words."""
+    """Raise an error for a column that is text only because of a few words among its numbers."""
     if not pa.types.is_string(column.type):
         return
     values = column.drop_null().slice(0, PROBE).to_pylist()
@@ -475,7 +475,7 @@ def _refuse_damaged(name: str, column: Any) -> None:
 
 
 def _read_archive(file: Path, features: Names, costs: Names) -> NumberColumns:
-    """Arrays X, costs and, if they are there, feature_names and expert_names."""
+    """Read the arrays X, costs and, if they exist, feature_names and expert_names."""
     arrays = _load_arrays(file)
     if "X" not in arrays or "costs" not in arrays:
         raise DataFileError(
@@ -498,7 +498,7 @@ def _read_archive(file: Path, features: Names, costs: Names) -> NumberColumns:
 
 
 def _archive_experts(costs: str | Sequence[str], names: Sequence[str]) -> list[str]:
-    """Experts by name, or by the name that their column would have in a table."""
+    """Return experts by name, or by the name that their cost column would have in a table."""
     try:
         return choose_columns("costs", costs, names)
     except DataFileError:
@@ -509,7 +509,7 @@ def _archive_experts(costs: str | Sequence[str], names: Sequence[str]) -> list[s
 def _archive_features(
     arrays: dict[str, np.ndarray[Any, Any]], features: Names
 ) -> tuple[FloatArray, list[str] | None]:
-    """The array X and the names of its columns; those that ``features`` choose."""
+    """Return the columns of X that ``features`` names, or all, and their names."""
     if "X" not in arrays:
         raise DataFileError(f"a .npz must hold the array X; found {listed(list(arrays))}.")
     X = _archive_matrix("X", arrays["X"])
@@ -527,7 +527,7 @@ def _archive_features(
 
 
 def _load_arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of an archive; pickled objects are never loaded."""
+    """Load the arrays of an archive by name; pickled objects are never loaded."""
     check_file(file, (ARCHIVE,))
     name = "it"
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -554,7 +554,7 @@ def _load_arrays(file: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _archive_matrix(name: str, array: np.ndarray[Any, Any]) -> FloatArray:
-    """An array of numbers with two dimensions."""
+    """Return an array as floats; it must hold numbers and have two dimensions."""
     if array.dtype.kind not in "fiub":
         example = ""
         if array.size:
@@ -569,7 +569,7 @@ def _archive_matrix(name: str, array: np.ndarray[Any, Any]) -> FloatArray:
 def _archive_names(
     key: str, arrays: dict[str, np.ndarray[Any, Any]], count: int
 ) -> list[str] | None:
-    """The names in an array of texts; None if the archive does not have it."""
+    """Return the names in an array of texts; None if the archive does not have it."""
     if key not in arrays:
         return None
     array = arrays[key]
@@ -583,14 +583,14 @@ def _archive_names(
 
 
 def _as_float(array: np.ndarray[Any, Any]) -> FloatArray:
-    """The array itself if it is float32 or float64, otherwise as float64."""
+    """Return the array itself if it is float32 or float64, otherwise as float64."""
     if array.dtype in (np.float32, np.float64):
         return array
     return array.astype(np.float64)
 
 
 def _given_matrix(name: str, values: Any) -> FloatArray:
-    """An array or a frame of numbers with two dimensions."""
+    """Return an array or a frame as a matrix of floats; it must have two dimensions."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "fiub":
@@ -605,7 +605,7 @@ def _given_matrix(name: str, values: Any) -> FloatArray:
 def _given_names(
     parameter: str, names: Sequence[str] | None, values: Any, count: int
 ) -> list[str] | None:
-    """Names that are given, or those of the columns of a frame; None if there are none."""
+    """Return the names from the caller, or else of the columns of a frame; None if there are none."""
     if names is None:
         names = getattr(values, "columns", None)
     if names is None:

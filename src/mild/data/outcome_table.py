@@ -40,53 +40,53 @@ VECTORS = "embedding"
 EXPERT_ARRAYS = ("scores", "prices", "latencies", "given_costs")
 # Arrays with one row per query, in the order in which a fingerprint reads them.
 ROW_ARRAYS = ("scores", "prices", "latencies", "vectors", "given_costs")
-# So many answers tell how they are to be compared.
+# How answers are compared is detected from a sample of about so many of them.
 KIND_SAMPLE = 2_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutcomeTable:
-    """The outcome of each query with each expert; every row has a score.
+    """The outcome of each query with each expert: a row per query, a column per expert.
 
-    ``mild.read_outcomes`` makes one from a file or a frame. A table sorts its experts by name, whatever
-    order they are given in; numbers in names are compared as numbers.
+    Every row has the outcome of at least one expert. ``mild.read_outcomes`` reads a table from a file or a
+    frame. Experts are always sorted by name; numbers in names are compared as numbers.
 
     Attributes
     ----------
     queries : list of str
-        The n texts; empty ones where the table has vectors and no query.
+        The n_queries texts; empty ones if the table has vectors and no query.
     expert_names : list of str
-        The p different names, sorted.
-    scores : ndarray of shape (n, p)
+        The n_experts different names, sorted.
+    scores : ndarray of shape (n_queries, n_experts)
         Scores in [0, 1] as float64, NaN where an expert was never asked, and everywhere in a table of
         numbers, which has ``given_costs`` instead.
-    prices : ndarray of shape (n, p) or None
+    prices : ndarray of shape (n_queries, n_experts) or None
         Dollars per query, NaN where unknown; None if there are none.
-    latencies : ndarray of shape (n, p) or None
+    latencies : ndarray of shape (n_queries, n_experts) or None
         Seconds, to the nanosecond; None if there are none.
     columns : pyarrow.Table
-        All other columns, same rows.
-    vectors : ndarray of shape (n, n_features) or None, default=None
+        All other columns of the source, with the same rows.
+    vectors : ndarray of shape (n_queries, n_features) or None, default=None
         Vectors of the queries as float32; the features of a table of numbers, float32 or float64.
     form : str, default="wide"
         Format of the source, one of ``mild.data.FORMS``.
     explanation : str, default=""
         How the source was read, in one sentence.
     findings : tuple of Finding, default=()
-        What its user should know about it.
+        What users should know about it, such as repeated queries.
     recipe : Recipe or None, default=None
-        Which columns make the query, and how.
-    row_numbers : ndarray of shape (n,) or None, default=None
-        Row numbers in the file, from 0; None if they are 0 to n - 1.
+        How the text of a query is made from the columns of the source.
+    row_numbers : ndarray of shape (n_queries,) or None, default=None
+        Row numbers in the file, from 0; None if they are 0 to n_queries - 1.
     library : {"pandas", "polars", "pyarrow"} or None, default=None
         Library of the frame that the table was made from; None if it was read from a file.
     answer_kind : str or None, default=None
         How answers are compared, one of ``mild.core.answers.KINDS``; None detects it.
     kind_detected : bool, default=True
-        Whether that was detected, and not set.
-    given_costs : ndarray of shape (n, p) or None, default=None
-        The whole cost of each expert, used as it is, in a table of numbers; NaN where an expert was never
-        asked. None for a table with scores.
+        Whether ``answer_kind`` was detected, and not set by the caller.
+    given_costs : ndarray of shape (n_queries, n_experts) or None, default=None
+        The whole cost of each expert in a table of numbers, NaN where an expert was never asked; None in a
+        table with scores.
     feature_names : list of str or None, default=None
         Names of the features of a table of numbers; None if they have none.
 
@@ -136,23 +136,26 @@ class OutcomeTable:
         expert_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> OutcomeTable:
-        """A table of numbers from features and the cost of each expert, for ``tune`` or ``compare``.
+        """Make a table from arrays of features and costs, for ``tune`` or ``compare``.
+
+        Such a table of numbers has features in place of queries, and costs in place of scores.
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features) or frame
+        X : array-like of shape (n_queries, n_features) or frame
             Features of the inputs.
-        costs : array-like of shape (n, p) or frame
+        costs : array-like of shape (n_queries, n_experts) or frame
             Whole cost of each expert; NaN where it was never asked.
         expert_names : list of str or None, default=None
-            The p different names; None takes those of the columns of ``costs``, or expert_0, expert_1, ...
+            The n_experts different names; None takes those of the columns of ``costs``, or else expert_0,
+            expert_1, ...
         feature_names : list of str or None, default=None
             The n_features different names; None takes those of the columns of ``X``, if it has any.
 
         Returns
         -------
         OutcomeTable
-            A table without queries and scores.
+            The table, which has a row per input.
 
         Examples
         --------
@@ -200,12 +203,12 @@ class OutcomeTable:
 
     @property
     def asked(self) -> BoolArray:
-        """Whether each expert was asked (n, p)."""
+        """Mask (n_queries, n_experts) of the outcomes that exist: whether each expert was asked."""
         return ~np.isnan(self.quality)
 
     @property
     def quality(self) -> FloatArray:
-        """What is better the higher it is (n, p): scores, or minus the given costs."""
+        """Scores, or minus the costs of a table of numbers (n_queries, n_experts): higher is better."""
         if self.given_costs is None:
             return self.scores
         return -self.given_costs
@@ -229,12 +232,12 @@ class OutcomeTable:
         for index, name in enumerate(self.expert_names):
             if LOGPROB + name in self.columns.column_names:
                 logprobs = numbers(LOGPROB + name, self.columns[LOGPROB + name])
-                is_known = (answers.codes[:, index] >= 0) & np.isfinite(logprobs)
-                answers.signals[:, index, -1] = np.where(is_known, logprobs, 0.0)
+                has_logprob = (answers.codes[:, index] >= 0) & np.isfinite(logprobs)
+                answers.signals[:, index, -1] = np.where(has_logprob, logprobs, 0.0)
         return answers
 
     def kind_of_answers(self) -> str:
-        """How answers are compared: as set, or as detected.
+        """Return how answers are compared: as set by the caller, or as detected.
 
         Returns
         -------
@@ -254,7 +257,7 @@ class OutcomeTable:
         return kind_by_scores(self._answer_rows(sample), self.scores[sample])
 
     def sample_rows(self) -> IntArray:
-        """Rows all over the table that tell of what kind its answers are.
+        """Return a sample of rows, spread over the table, from which the kind of the answers is detected.
 
         Returns
         -------
@@ -270,7 +273,7 @@ class OutcomeTable:
         return np.arange(0, self.rows, distance)
 
     def _answer_rows(self, rows: IntArray | None = None) -> list[tuple[Any, ...]]:
-        """Contents of the answers of all rows or of some, a tuple per row."""
+        """Return the answers of all experts, a tuple per row; None selects all rows."""
         columns = self.columns
         if rows is not None:
             columns = columns.take(rows)
@@ -283,20 +286,20 @@ class OutcomeTable:
         return list(zip(*by_expert, strict=True))
 
     def with_equal_answers(self, equal: Callable[[Any, Any], bool]) -> OutcomeTable:
-        """The table with one wording for answers of a row that mean the same.
+        """Return a table in which answers to a query that mean the same also read the same.
 
-        The first wording replaces the others. For free text, ``equal`` may compare embeddings or ask a
-        judge.
+        Of such answers, the first one in the order of the experts replaces the others. For free text,
+        ``equal`` may compare embeddings or ask a judge.
 
         Parameters
         ----------
         equal : callable
-            Called with two answers; whether they are the same.
+            Called with two answers; returns whether they mean the same.
 
         Returns
         -------
         OutcomeTable
-            The same rows, with other columns of answers.
+            The same rows, with new columns of answers.
 
         Examples
         --------
@@ -310,8 +313,9 @@ class OutcomeTable:
         """
         kind = self.kind_of_answers()
         rows = [_in_first_wordings(answers, kind, equal) for answers in self._answer_rows()]
+        answers_by_expert = zip(*rows, strict=True)
         columns = self.columns
-        for name, answers in zip(self.expert_names, zip(*rows, strict=True), strict=True):
+        for name, answers in zip(self.expert_names, answers_by_expert, strict=True):
             if ANSWER + name in columns.column_names:
                 index = columns.column_names.index(ANSWER + name)
                 columns = columns.set_column(index, ANSWER + name, infer_array(list(answers)))
@@ -320,25 +324,28 @@ class OutcomeTable:
     def _pass_answers_to(
         self, table: OutcomeTable, change: Callable[[Answers], Answers]
     ) -> OutcomeTable:
-        """A table made from this one, with its answers, changed, if they are known already."""
+        """Give ``table`` the answers of this one, changed, so that it need not compare answers again.
+
+        Nothing happens if this table has not compared its answers yet.
+        """
+        # A cached property keeps its value in the dictionary of the object.
         answers = self.__dict__.get("answers")
         if answers is not None:
-            # Where a cached property keeps its value.
             table.__dict__["answers"] = change(answers)
         return table
 
     def take(self, rows: ArrayLike) -> OutcomeTable:
-        """Some of the rows, by number or by a mask, in that order, without the findings.
+        """Return a table with some of the rows.
 
         Parameters
         ----------
-        rows : array-like of int, or mask of shape (n,)
-            Row numbers from 0, or whether each row is taken.
+        rows : array-like of int, or mask of shape (n_queries,)
+            Row numbers from 0, or whether to take each row.
 
         Returns
         -------
         OutcomeTable
-            These rows.
+            These rows in the order of their numbers in ``rows``, without the findings about the table.
 
         Examples
         --------
@@ -365,7 +372,7 @@ class OutcomeTable:
         return self._pass_answers_to(table, lambda answers: answers.take(indices))
 
     def _checked_rows(self, rows: ArrayLike) -> IntArray:
-        """Row numbers, of which each is that of a row."""
+        """Return row numbers from row numbers or a mask; raise an error for rows that do not exist."""
         array = np.asarray(rows)
         if array.dtype == np.bool_ and array.shape == (self.rows,):
             return np.flatnonzero(array)
@@ -381,9 +388,9 @@ class OutcomeTable:
 
     @check_arguments
     def with_experts(self, names: Sequence[str]) -> OutcomeTable:
-        """The table with these experts only, and the findings about them.
+        """Return a table with only these experts.
 
-        Rows in which none of them was asked are left out.
+        Rows in which none of them was asked are left out, and the findings are about the rows that remain.
 
         Parameters
         ----------
@@ -400,44 +407,53 @@ class OutcomeTable:
         >>> table.with_experts(["large"])
         OutcomeTable(40 queries, 1 expert: large, with prices)
         """
-        if isinstance(names, str) or not len(names):
-            raise invalid("names", f"must be a list of at least one expert; got {names!r}.")
+        self._check_expert_names(names)
         if set(names) == set(self.expert_names):
             return self
-        for name in names:
-            if name not in self.expert_names:
-                known = listed(self.expert_names, 6)
-                raise InvalidInputError(
-                    f"the table has no expert {name!r}; it has {known}.", parameter="names"
-                )
         kept = [index for index, name in enumerate(self.expert_names) if name in names]
-        asked = self.asked[:, kept].any(axis=1)
-        if not asked.any():
+        any_asked = self.asked[:, kept].any(axis=1)
+        if not any_asked.any():
             raise InvalidInputError(
                 f"the table has no row in which {listed(list(names), 6)} answered.",
                 parameter="names",
             )
-        table = self
-        if not asked.all():
-            table = self.take(asked)
-        arrays = {}
-        for name in EXPERT_ARRAYS:
-            values = getattr(table, name)
-            if values is not None:
-                arrays[name] = values[:, kept]
+        rows = self
+        if not any_asked.all():
+            rows = self.take(any_asked)
+        selected = rows._select_experts(kept)
+        selected = replace(selected, findings=selected._examined())
+        return rows._pass_answers_to(selected, lambda answers: answers.of_experts(kept))
+
+    def _check_expert_names(self, names: Sequence[str]) -> None:
+        """Raise an error unless ``names`` is a list of experts of the table."""
+        if isinstance(names, str) or not len(names):
+            raise invalid("names", f"must be a list of at least one expert; got {names!r}.")
+        for name in names:
+            if name not in self.expert_names:
+                existing = listed(self.expert_names, 6)
+                raise InvalidInputError(
+                    f"the table has no expert {name!r}; it has {existing}.", parameter="names"
+                )
+
+    def _select_experts(self, indices: Sequence[int]) -> OutcomeTable:
+        """Return the same rows with the experts at these indices only, without findings."""
+        names = [self.expert_names[index] for index in indices]
         dropped = names_except(self.expert_names, names)
-        chosen = replace(
-            table,
-            expert_names=names_except(self.expert_names, dropped),
-            columns=without_answers(table.columns, dropped),
+        arrays = {}
+        for array_name in EXPERT_ARRAYS:
+            values = getattr(self, array_name)
+            if values is not None:
+                arrays[array_name] = values[:, indices]
+        return replace(
+            self,
+            expert_names=names,
+            columns=without_answers(self.columns, dropped),
             findings=(),
             **arrays,
         )
-        chosen = replace(chosen, findings=chosen._examined())
-        return table._pass_answers_to(chosen, lambda answers: answers.of_experts(kept))
 
     def _examined(self) -> tuple[Finding, ...]:
-        """Findings about the rows; none for a table of numbers."""
+        """Return findings about the rows; there are none for a table of numbers."""
         if self.given_costs is not None:
             return ()
         findings = examine(
@@ -451,18 +467,18 @@ class OutcomeTable:
         return tuple(findings)
 
     def with_features(self, names: Sequence[str] | None) -> OutcomeTable:
-        """The table of numbers with these features, in this order.
+        """Return a table of numbers with these features, in this order.
 
         Parameters
         ----------
         names : list of str or None
-            Names of features or of other columns of numbers; None for the features as they are, and so for
-            features without names if there are as many.
+            Names of features, or of other columns of numbers. Features of an array have no names; they are
+            given these if there are as many. None keeps the features as they are.
 
         Returns
         -------
         OutcomeTable
-            The same rows with other vectors.
+            The same rows with other vectors; the table itself if nothing changes.
 
         Examples
         --------
@@ -477,12 +493,11 @@ class OutcomeTable:
             return self
         if self.feature_names is None:
             n_features = self.vectors.shape[1]
-            if n_features == len(names):
-                return replace(self, feature_names=list(names))
-            rule = (
-                f"must have the features {listed(list(names))}; it has {n_features} without names."
-            )
-            raise invalid("table", rule)
+            if n_features != len(names):
+                expected = listed(list(names))
+                rule = f"must have the features {expected}; it has {n_features} without names."
+                raise invalid("table", rule)
+            return replace(self, feature_names=list(names))
         columns = []
         for name in names:
             if name in self.feature_names:
@@ -490,21 +505,21 @@ class OutcomeTable:
             elif name in self.columns.column_names:
                 columns.append(numbers(name, self.columns[name]))
             else:
-                known = listed(self.feature_names)
-                raise invalid("table", f"must have a feature {name!r}; it has {known}.")
+                existing = listed(self.feature_names)
+                raise invalid("table", f"must have a feature {name!r}; it has {existing}.")
         return replace(self, vectors=np.column_stack(columns), feature_names=list(names))
 
     def outcomes_of(self, names: Sequence[str]) -> list[FloatArray]:
-        """Scores, dollars and seconds of experts, NaN where they are unknown.
+        """Return the scores, dollars and seconds of some experts, NaN where they are unknown.
 
         Parameters
         ----------
         names : list of str
-            Names of experts; all outcomes of a name that the table does not have are unknown.
+            Names of experts. If the table does not have an expert, all of its outcomes are unknown.
 
         Returns
         -------
-        list of ndarray of shape (n, len(names))
+        list of ndarray of shape (n_queries, len(names))
             Scores, dollars and seconds.
 
         Examples
@@ -515,17 +530,17 @@ class OutcomeTable:
         """
         outcomes = []
         for values in (self.scores, self.prices, self.latencies):
-            chosen = np.full((self.rows, len(names)), np.nan)
+            selected = np.full((self.rows, len(names)), np.nan)
             if values is not None:
                 for index, name in enumerate(names):
                     if name in self.expert_names:
-                        chosen[:, index] = values[:, self.expert_names.index(name)]
-            outcomes.append(chosen)
+                        selected[:, index] = values[:, self.expert_names.index(name)]
+            outcomes.append(selected)
         return outcomes
 
     @property
     def has_queries(self) -> bool:
-        """Whether there are texts, and not only vectors."""
+        """Whether any query has a text; a table may have vectors only."""
         return any(self.queries)
 
     @check_arguments
@@ -535,10 +550,13 @@ class OutcomeTable:
         price_weight: float | None = None,
         latency_weight: float | None = None,
     ) -> FloatArray:
-        """Cost of each outcome in wrong answers: the ``y`` of a router's ``fit``.
+        """Return the cost of each outcome, in units of one wrong answer: the ``y`` of a router's ``fit``.
 
-        ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``. The
-        costs of a table of numbers are given, and no term can be added to them.
+        The cost of expert k on query i is
+
+        ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``
+
+        A table of numbers has its costs already, and no term can be added to them.
 
         Parameters
         ----------
@@ -551,8 +569,8 @@ class OutcomeTable:
 
         Returns
         -------
-        ndarray of shape (n, p)
-            Costs; NaN where an expert was not asked, or a price or latency that counts is unknown.
+        ndarray of shape (n_queries, n_experts)
+            NaN where an expert was not asked, or where a price or latency with a weight is unknown.
 
         Examples
         --------
@@ -569,7 +587,7 @@ class OutcomeTable:
         price_weight: float | None = None,
         latency_weight: float | None = None,
     ) -> Description:
-        """Figures of the experts, of the best single expert and of perfect choice under a cost.
+        """Describe the experts, the best single expert, and what perfect choice among them would gain.
 
         Parameters
         ----------
@@ -579,7 +597,7 @@ class OutcomeTable:
         Returns
         -------
         Description
-            The figures; its ``repr`` is a text.
+            Figures, as ``as_dict()`` and ``to_frame()`` return them; printed, it is a text.
 
         Examples
         --------
@@ -590,16 +608,18 @@ class OutcomeTable:
         return describe(self, CostTerms(beta, price_weight, latency_weight))
 
     def groups(self, column: str | None = None) -> IntArray:
-        """Group of each row: equal queries, and equal values of a column, must stay together.
+        """Return the group of each row; a split must keep rows of one group on the same side.
+
+        Rows with equal queries, or with equal vectors in a table without queries, are in one group.
 
         Parameters
         ----------
         column : str or None, default=None
-            Column whose equal values stay together as well.
+            Column whose equal values are in one group as well.
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n_queries,)
             Number of the group of each row.
 
         Examples
@@ -617,17 +637,17 @@ class OutcomeTable:
         return joined_groups(*labels)
 
     def labels(self, name: str) -> list[Hashable]:
-        """Values of a column that divides the rows into kinds: plain ones, at least two different.
+        """Return the values of a column by which rows can be grouped, such as a subject.
 
         Parameters
         ----------
         name : str
-            Name of the column.
+            Name of the column. It must hold texts, numbers or the like, at least two of them different.
 
         Returns
         -------
         list
-            The n values.
+            The n_queries values; None where the column is empty.
 
         Examples
         --------
@@ -652,7 +672,7 @@ class OutcomeTable:
         return values
 
     def times(self, name: str) -> np.ndarray[Any, Any]:
-        """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted.
+        """Return a column of numbers, dates or dates as text (ISO 8601) as an array that can be sorted.
 
         Parameters
         ----------
@@ -661,7 +681,7 @@ class OutcomeTable:
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n_queries,)
             Numbers, or dates as datetime64.
 
         Examples
@@ -683,19 +703,19 @@ class OutcomeTable:
         time: str | None = None,
         random_state: int = 0,
     ) -> tuple[OutcomeTable, OutcomeTable]:
-        """Divide the rows into a table to train on and one to test on.
+        """Divide the rows into a table to train on and a table to test on.
 
-        Equal queries are never on both sides.
+        Rows with equal queries are always in the same table.
 
         Parameters
         ----------
         test_size : float, default=0.3
             Share of the rows in the test table.
         groups : str or None, default=None
-            Column whose equal values are kept on one side, such as a subject or a customer.
+            Column whose equal values are kept in the same table, such as a subject or a customer.
         time : str or None, default=None
-            Column of times; the test table is the latest part, and test rows whose query or group is
-            in the past are left out.
+            Column of times. The latest rows are the test table; those whose query or group also occurs
+            earlier are in neither table. None splits at random.
         random_state : int, default=0
             Seed of a random split.
 
@@ -721,7 +741,7 @@ class OutcomeTable:
         time: str | None = None,
         random_state: int = 0,
     ) -> Split:
-        """The numbers of the rows of ``split``, and how many are in neither part.
+        """Return which rows ``split`` would train on and test on.
 
         Parameters
         ----------
@@ -731,7 +751,7 @@ class OutcomeTable:
         Returns
         -------
         Split
-            Row numbers ``train`` and ``test``, and the number of rows ``dropped``.
+            Row numbers ``train`` and ``test``, and ``dropped``, the number of rows in neither table.
 
         Examples
         --------
@@ -739,18 +759,18 @@ class OutcomeTable:
         10
         """
         check_integer("random_state", random_state, 0)
-        together = self.groups(groups)
+        group_of_row = self.groups(groups)
         if time is None:
-            (split,) = random_splits(together, 1, test_size, random_state)
+            (split,) = random_splits(group_of_row, 1, test_size, random_state)
         else:
-            (split,) = time_splits(self.times(time), together, 1, test_size)
+            (split,) = time_splits(self.times(time), group_of_row, 1, test_size)
         return split
 
     def to_frame(self) -> Any:
-        """The table in the wide format (see ``mild.data.write_outcomes``), as a frame.
+        """Return the table in the wide format (see ``mild.data.write_outcomes``) as a frame.
 
-        It is a frame of the library that the table was made from; of a table that was read from a file, a
-        pandas frame if pandas is installed, otherwise a pyarrow table.
+        A table that was made from a frame returns one of the same library. A table that was read from a
+        file returns a pandas frame if pandas is installed, otherwise a pyarrow table.
 
         Returns
         -------
@@ -771,10 +791,10 @@ class OutcomeTable:
         return importlib.import_module(library).from_arrow(table)
 
     def wide_columns(self) -> dict[str, Any]:
-        """Columns of the wide format by name: query, vectors, other columns, then the experts'.
+        """Return the columns of the wide format by name: query, vectors, other columns, outcomes.
 
-        Those of a table of numbers are its features and ``cost__<expert>``; other columns are left out
-        that would be read as a query or as a feature.
+        A table of numbers has its features and ``cost__<expert>`` instead; other columns that would be
+        read as a query or as a feature are left out.
 
         Returns
         -------
@@ -792,27 +812,28 @@ class OutcomeTable:
         latencies_ms = None
         if self.latencies is not None:
             latencies_ms = self.latencies * 1e3
-        by_prefix = {
+        outcomes_by_prefix = {
             self._score_prefix(columns): self.scores,
             PRICE: self.prices,
             LATENCY: latencies_ms,
         }
-        for prefix, values in by_prefix.items():
+        for prefix, values in outcomes_by_prefix.items():
             if values is None:
                 continue
             if self._has_prefix(prefix, columns):
                 raise DataFileError(
                     f"the table has columns {prefix}<model> besides its outcomes; rename them."
                 )
-            kind = pa.float64()
+            arrow_type = pa.float64()
             if prefix == CORRECT:
-                kind = pa.int8()
+                arrow_type = pa.int8()
             for index, name in enumerate(self.expert_names):
-                columns[prefix + name] = pa.array(values[:, index], from_pandas=True).cast(kind)
+                column = pa.array(values[:, index], from_pandas=True)
+                columns[prefix + name] = column.cast(arrow_type)
         return columns
 
     def _content_columns(self) -> dict[str, Any]:
-        """Columns of queries and vectors, and the other columns, by the names of the wide format."""
+        """Return queries, vectors and the other columns, by their names in the wide format."""
         columns: dict[str, Any] = {}
         if self.has_queries:
             columns[QUERY] = pa.array(self.queries, pa.large_string())
@@ -827,19 +848,19 @@ class OutcomeTable:
         return columns
 
     def _has_prefix(self, prefix: str, columns: Collection[str]) -> bool:
-        """Whether an expert has a column with this prefix among those named."""
+        """Return whether an expert has a column with this prefix among these names of columns."""
         return any(prefix + name in columns for name in self.expert_names)
 
     def _score_prefix(self, columns: Mapping[str, Any]) -> str:
-        """The prefix of the scores: ``correct__`` where all are 0 or 1, if it is free."""
-        n_known = (~np.isnan(self.scores)).sum()
-        is_binary = np.isin(self.scores, (0, 1)).sum() == n_known
+        """Return the prefix of scores: ``correct__`` if all are 0 or 1 and no other column has it."""
+        n_scores = (~np.isnan(self.scores)).sum()
+        is_binary = np.isin(self.scores, (0, 1)).sum() == n_scores
         if is_binary and not self._has_prefix(CORRECT, columns):
             return CORRECT
         return SCORE
 
     def _number_columns(self, given_costs: FloatArray) -> dict[str, Any]:
-        """Columns of a table of numbers by name: features, other columns, then the experts' costs."""
+        """Return the columns of a table of numbers: features, other columns, then the experts' costs."""
         assert self.vectors is not None
         names = self.feature_names
         if names is None:
@@ -858,7 +879,7 @@ class OutcomeTable:
         return html_table(repr(self), self.describe().as_dict()["experts"])
 
     def column(self, name: str) -> list[Any]:
-        """Values of one of the other columns.
+        """Return the values of a column that is neither the query nor an outcome.
 
         Parameters
         ----------
@@ -868,7 +889,7 @@ class OutcomeTable:
         Returns
         -------
         list
-            The n values.
+            The n_queries values.
 
         Examples
         --------
@@ -878,7 +899,7 @@ class OutcomeTable:
         return self._column_of("name", name)
 
     def _column_of(self, parameter: str, name: str) -> list[Any]:
-        """Values of a column that a parameter names."""
+        """Return the values of a column; errors name the parameter by which the caller chose it."""
         others = self.columns.column_names
         if not isinstance(name, str):
             got = type(name).__name__
@@ -890,7 +911,7 @@ class OutcomeTable:
         return values
 
     def _no_column(self, parameter: str, name: str) -> DataFileError:
-        """The error for a name that none of the other columns has."""
+        """Return the error for a column that does not exist, or is not one of the other columns."""
         others = self.columns.column_names
         rule = f"must be the name of a column; there is no column {name!r}"
         if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
@@ -904,7 +925,7 @@ class OutcomeTable:
         return DataFileError(parameter=parameter, rule=f"{rule}. Found {listed(others)}.{hint}")
 
     def row_number(self, row: int) -> int:
-        """Number of a row in the file, from 1, for messages.
+        """Return the number of a row in its file, from 1, for messages.
 
         Parameters
         ----------
@@ -924,7 +945,7 @@ class OutcomeTable:
         return row_number(row, self.row_numbers)
 
     def fingerprint(self) -> str:
-        """SHA-256 over queries, experts, scores, prices, latencies, vectors and given costs.
+        """Return a SHA-256 over queries, experts, scores, prices, latencies, vectors and given costs.
 
         It does not depend on the file that the outcomes came from, nor on other columns.
 
@@ -938,17 +959,18 @@ class OutcomeTable:
         >>> table.fingerprint() == table.take(range(40)).fingerprint()
         True
         """
-        arrays = {name: getattr(self, name) for name in ROW_ARRAYS}
-        if self.given_costs is None:
-            # Fingerprints are older than tables of numbers: those of other tables stay the same.
-            del arrays["given_costs"]
+        arrays = {}
+        for name in ROW_ARRAYS:
+            # Added when tables of numbers came; the fingerprints of other tables must not change.
+            if name != "given_costs" or self.given_costs is not None:
+                arrays[name] = getattr(self, name)
         return outcomes_fingerprint(self.expert_names, self.queries, arrays)
 
 
 def outcomes_fingerprint(
     expert_names: Sequence[str], queries: Sequence[str], arrays: Mapping[str, FloatArray | None]
 ) -> str:
-    """``OutcomeTable.fingerprint`` of experts in any order, and of arrays by name."""
+    """Return the fingerprint of a table with these experts, in this order, and these named arrays."""
     digest = hashlib.sha256()
     for texts in (expert_names, queries):
         digest.update(f"{len(texts)} texts;".encode())
@@ -960,14 +982,14 @@ def outcomes_fingerprint(
             digest.update(f"{name} None;".encode())
             continue
         digest.update(f"{name} {values.shape};".encode())
-        # All NaN are equal, and so are 0 and -0.
-        plain = np.where(np.isnan(values), np.nan, values + 0.0)
-        digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
+        # NaN have many bit patterns, and 0 has two: -0.0 + 0.0 is 0.0.
+        normalized = np.where(np.isnan(values), np.nan, values + 0.0)
+        digest.update(normalized.astype(normalized.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
 
 def number_table(source: NumberColumns) -> OutcomeTable:
-    """The table of numbers that has these columns."""
+    """Return the table of numbers that has these columns."""
     return OutcomeTable(
         queries=[""] * len(source.X),
         expert_names=list(source.expert_names),
@@ -987,12 +1009,12 @@ def number_table(source: NumberColumns) -> OutcomeTable:
 def _in_first_wordings(
     answers: Sequence[Any], kind: str, equal: Callable[[Any, Any], bool]
 ) -> list[Any]:
-    """The answers of a row, each worded as the first one that is the same."""
+    """Replace each answer of a row by the first answer that means the same."""
     wordings: list[Any] = []
     worded = []
     for answer in answers:
         if canonical_answer(answer, kind) is None:
-            # There is no answer: it is not compared.
+            # Missing answers are never equal to each other.
             worded.append(answer)
             continue
         wording = _first_equal(answer, wordings, equal)
@@ -1006,7 +1028,7 @@ def _in_first_wordings(
 def _first_equal(
     answer: Any, wordings: Sequence[Any], equal: Callable[[Any, Any], bool]
 ) -> Any | None:
-    """The first wording that says the same as an answer; None if none does."""
+    """Return the first wording that means the same as an answer; None if none does."""
     for wording in wordings:
         if wording == answer or equal(wording, answer):
             return wording
@@ -1014,7 +1036,7 @@ def _first_equal(
 
 
 def without_answers(columns: Any, experts: Sequence[str]) -> Any:
-    """An Arrow table without the columns of the answers of these experts."""
+    """Return an Arrow table without the columns of the answers of these experts."""
     dropped: set[str] = set()
     for expert in experts:
         dropped.update((ANSWER + expert, LOGPROB + expert))
@@ -1022,7 +1044,7 @@ def without_answers(columns: Any, experts: Sequence[str]) -> Any:
 
 
 def _check_given_names(parameter: str, names: Sequence[str] | None, values: Any) -> None:
-    """Refuse empty and repeated names that are given with arrays, or are those of a frame's columns."""
+    """Raise an error for empty or repeated names; None checks the names of a frame's columns."""
     if names is None:
         names = getattr(values, "columns", None)
     if names is None or isinstance(names, str):

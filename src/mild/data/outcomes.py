@@ -42,7 +42,7 @@ from mild.data.tables import names_except, naming, numbers, read_table, text_col
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, check_arguments, check_option, counted, listed
 
-# If no two answers agree in this many rows with several answers, answer_kind is probably wrong.
+# If no two answers agree in so many rows with several answers, answer_kind is probably wrong.
 MIN_ROWS_TO_AGREE = 20
 # What to do about prices and latencies out of range.
 LEAVE_OUT = "Leave out what is unknown."
@@ -68,15 +68,18 @@ def read_outcomes(
     features: str | Sequence[str] | None = None,
     costs: str | Sequence[str] | None = None,
 ) -> OutcomeTable:
-    """Read a table of outcomes in one of the known formats.
+    """Read a table of outcomes: for each query the score that each expert's answer got, and its cost.
+
+    The format is detected from the names and types of the columns; arguments name columns that do not
+    have one of the usual names. An expert that was not asked has no score.
 
     Parameters
     ----------
     source : str, path-like, list of path-like or frame
         Path of a .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx file, also with .gz; a
         .npz file of arrays ``X`` and ``costs``, perhaps with ``feature_names`` and ``expert_names``; a
-        folder, a pattern or a list of files, which are one table; "-" for the standard input; or a frame:
-        anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow).
+        folder, a pattern or a list of files, whose rows are joined; "-" for the standard input; or a
+        frame: anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow).
     form : str or None, default=None
         Format of the table: "wide", "endings", "long", "records", "nested", "routerbench", "routellm",
         "llmrouter", "ledger", "plain" or "numbers"; None detects it.
@@ -85,8 +88,8 @@ def read_outcomes(
           there), ``cost__<model>`` in dollars, ``latency_ms__<model>``
         - "routerbench": ``<model>`` holds the score, ``<model>|total_cost`` the dollars
         - "endings": ``<model>_correct`` or ``<model>_score``, ``<model>_cost``, ``<model>_latency_ms``
-        - "long": a row per query and model: the query, ``model``, ``score``, perhaps ``cost``,
-          ``latency`` and ``response``, by these or other usual names
+        - "long": a row per query and model, with columns of the query, ``model``, ``score``, perhaps
+          ``cost``, ``latency`` and ``response``, by these or other usual names
         - "records": ``responses: [{model, score, cost}]``, ``models: {model: {score, cost}}``, or a field
           ``{score, cost}`` per model
         - "routellm": a query, and every true-or-false column is a model
@@ -123,12 +126,12 @@ def read_outcomes(
         Columns of tokens in and out, for prices per token: ``"in_*,out_*"`` with ``*`` for the expert;
         None takes ``tokens_in__<model>`` and ``tokens_out__<model>``.
     where : str, list of str or None, default=None
-        Conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
-        alternatives, and all columns must fit.
+        Conditions ``"column=value"`` that rows must meet; a value may be a pattern. Of several conditions
+        on one column, one must hold.
     model_column : str or None, default=None
         Column of the model, where there is a row per query and model; None takes a usual one.
-        There, ``scores``, ``prices`` and ``latencies`` name one column each. A pair of query and model that
-        appears more than once counts by its mean, which is a finding.
+        There, ``scores``, ``prices`` and ``latencies`` name one column each. If a pair of query and model
+        appears more than once, its outcomes are averaged, and a finding says so.
     answer_column : str or None, default=None
         Column of the answer in such a table, which becomes columns ``answer__<model>``.
     answer_kind : str or None, default=None
@@ -145,7 +148,7 @@ def read_outcomes(
     Returns
     -------
     OutcomeTable
-        The rows in which at least one expert was asked; the source itself if it is a table already.
+        The rows in which at least one expert was asked; ``source`` itself if it is an OutcomeTable.
 
     Raises
     ------
@@ -188,7 +191,7 @@ def read_outcomes(
 
 
 def read_part(source: Any, part: str, **options: Any) -> OutcomeTable:
-    """As ``read_outcomes``, but of a file that holds a split only its rows for one purpose.
+    """Read the training rows or the test rows of a table that is already split.
 
     Parameters
     ----------
@@ -210,7 +213,10 @@ def read_part(source: Any, part: str, **options: Any) -> OutcomeTable:
 
 
 def read_with_options(source: Any, options: ReadArguments, part: str | None = None) -> OutcomeTable:
-    """Read a table as ``read_outcomes`` does, with its arguments as one object; of ``part`` only."""
+    """Read a table as ``read_outcomes`` does, but with all arguments in one object.
+
+    ``part`` keeps only the training or the test rows, as in ``read_part``.
+    """
     check_options(options)
     if isinstance(source, OutcomeTable):
         return source
@@ -223,7 +229,7 @@ def read_with_options(source: Any, options: ReadArguments, part: str | None = No
 
 
 def _read_source(source: Any, options: ReadArguments, part: str | None) -> OutcomeTable:
-    """A table with scores or a table of numbers, whichever the options or the columns say."""
+    """Read a table with scores, or a table of numbers if the options or the columns say that it is one."""
     has_number_options = options.features is not None or options.costs is not None
     if has_number_options or options.form == "numbers":
         return number_table(read_number_columns(source, options, part))
@@ -237,15 +243,23 @@ def _read_source(source: Any, options: ReadArguments, part: str | None) -> Outco
 
 
 @dataclass(frozen=True, eq=False)
+class _WideRows:
+    """The selected rows of a source, one per query, before any number is read from them."""
+
+    table: Any  # Arrow table of all columns
+    layout: Layout  # which column holds which outcome of which expert
+    row_numbers: IntArray | None  # (n_rows,) numbers in the file, from 0; None if 0 to n_rows - 1
+    findings: list[Finding]  # about how the source was turned into one row per query
+
+
+@dataclass(frozen=True, eq=False)
 class _ScoredRows:
     """Rows with at least one score, and where they are in their file."""
 
     table: Any  # Arrow table of all columns
     layout: Layout  # columns of the experts that were asked at least once
     scores: FloatArray  # (n_rows, n_experts), NaN where an expert was not asked
-    row_numbers: (
-        IntArray | None
-    )  # (n_rows,) row numbers in the file, from 0; None if 0 to n_rows - 1
+    row_numbers: IntArray | None  # (n_rows,) numbers in the file, from 0; None if 0 to n_rows - 1
     findings: list[Finding]  # about experts and rows that were left out
 
     @property
@@ -253,7 +267,7 @@ class _ScoredRows:
         return list(self.layout.scores)
 
     def take(self, mask: BoolArray) -> _ScoredRows:
-        """The rows of a mask."""
+        """Return the rows that a mask (n_rows,) selects."""
         row_numbers = np.flatnonzero(mask)
         if self.row_numbers is not None:
             row_numbers = self.row_numbers[mask]
@@ -263,17 +277,17 @@ class _ScoredRows:
 
 
 @dataclass(frozen=True, eq=False)
-class _Contents:
-    """What rows are routed by: the text of their query, their vectors, or both."""
+class _RouterInputs:
+    """What a router will read of each row: the text of the query, a vector, or both."""
 
-    queries: list[str]  # empty texts where there is no query, or it was not read
-    vectors: FloatArray | None
-    recipe: Recipe  # which columns they are made of
+    queries: list[str]  # n_rows texts; all empty if there is no query, or the caller reads it
+    vectors: FloatArray | None  # (n_rows, n_features)
+    recipe: Recipe  # the columns that texts and vectors come from
     has_text: bool  # whether texts were read
 
     @property
-    def single_column(self) -> str | None:
-        """The column that is the query as it stands; None if the query is made of several."""
+    def single_query_column(self) -> str | None:
+        """The column whose values are the queries, unchanged; None if several columns are joined."""
         if len(self.recipe.columns) == 1 and not self.recipe.choices:
             return self.recipe.columns[0]
         return None
@@ -285,11 +299,58 @@ def build_outcomes(
     part: str | None = None,
     contents: Recipe | None = None,
 ) -> OutcomeTable:
-    """Outcomes of an Arrow table; ``part`` is as in ``read_outcomes``.
+    """Build an OutcomeTable from an Arrow table in one of the known formats.
 
-    ``contents`` says what queries and vectors are made of where a caller reads them itself. Their columns
-    need not be in the table then, and all queries are empty.
+    Parameters
+    ----------
+    table : pyarrow.Table
+        All rows and columns of the source.
+    options : ReadArguments
+        The arguments of ``read_outcomes``.
+    part : {"train", "test"} or None, default=None
+        Which rows of a table that is already split are kept, as in ``read_part``; None keeps all rows.
+    contents : Recipe or None, default=None
+        The columns of queries and vectors, for a caller that reads them itself. They need not be in
+        ``table``, and every query of the result is empty. None reads them from ``table``.
+
+    Returns
+    -------
+    OutcomeTable
+        The rows in which at least one expert was asked.
     """
+    source = _select_and_widen(table, options, part)
+    _check_query_is_no_outcome(source, options)
+    rows = _read_scores(source, _choose_experts(source.layout, options))
+    if contents is None:
+        inputs = _read_router_inputs(rows, options, source.layout.outcome_columns)
+    else:
+        no_queries = [""] * len(rows.scores)
+        inputs = _RouterInputs(no_queries, None, contents, has_text=False)
+    prices = _read_prices(rows)
+    latencies = _read_latencies(rows)
+    quality_findings = examine(
+        inputs.queries, rows.expert_names, rows.scores, prices, inputs.has_text, rows.row_numbers
+    )
+    outcomes = OutcomeTable(
+        queries=inputs.queries,
+        expert_names=rows.expert_names,
+        scores=rows.scores,
+        prices=prices,
+        latencies=latencies,
+        columns=_other_columns(source, rows, inputs),
+        vectors=inputs.vectors,
+        form=rows.layout.form,
+        explanation=explanation(rows.layout, len(rows.scores), inputs.recipe),
+        findings=(*source.findings, *rows.findings, *quality_findings),
+        recipe=inputs.recipe,
+        row_numbers=rows.row_numbers,
+        answer_kind=options.answer_kind,
+    )
+    return _with_kind_of_answers(outcomes, options.answer_kind is None)
+
+
+def _select_and_widen(table: Any, options: ReadArguments, part: str | None) -> _WideRows:
+    """Select rows, find out the format of the table, and turn it into one row per query."""
     selected, part_note = kept_rows(table, options.where, part)
     if selected is not None:
         table = table.filter(selected)
@@ -297,113 +358,97 @@ def build_outcomes(
     table, layout, findings = read_format(table, options)
     if part_note is not None:
         layout = layout.with_notes(part_note)
-    outcome_columns = layout.taken
-    _check_query_is_no_outcome(table.schema, options, outcome_columns)
-    all_experts = list(layout.scores)
     row_numbers = None
     # A format with a row per query and model made new rows, which have no numbers in the file.
     if selected is not None and table.num_rows == n_selected:
         row_numbers = np.flatnonzero(selected)
-    rows = _scored_rows(table, _choose_experts(layout, options), row_numbers)
-    expert_names = rows.expert_names
-    if contents is None:
-        routed_by = _read_contents(rows, options, outcome_columns)
-    else:
-        routed_by = _Contents([""] * len(rows.scores), None, contents, has_text=False)
-    prices = _read_prices(rows)
-    latencies = _read_latencies(rows)
-    findings += rows.findings
-    findings += examine(
-        routed_by.queries, expert_names, rows.scores, prices, routed_by.has_text, rows.row_numbers
-    )
-    used = {*outcome_columns, routed_by.recipe.vectors, routed_by.single_column}
-    other_columns = names_except(rows.table.column_names, used)
-    left_out_experts = names_except(all_experts, expert_names)
-    outcomes = OutcomeTable(
-        queries=routed_by.queries,
-        expert_names=expert_names,
-        scores=rows.scores,
-        prices=prices,
-        latencies=latencies,
-        columns=without_answers(rows.table.select(other_columns), left_out_experts),
-        vectors=routed_by.vectors,
-        form=rows.layout.form,
-        explanation=explanation(rows.layout, len(rows.scores), routed_by.recipe),
-        findings=tuple(findings),
-        recipe=routed_by.recipe,
-        row_numbers=rows.row_numbers,
-        answer_kind=options.answer_kind,
-    )
-    return _with_kind_of_answers(outcomes, options.answer_kind is None)
+    return _WideRows(table, layout, row_numbers, findings)
 
 
-def _check_query_is_no_outcome(
-    schema: Any, options: ReadArguments, outcome_columns: Collection[str]
-) -> None:
-    """Refuse a query that the caller named and that is a column of outcomes."""
-    named = options.query
-    if named is None:
+def _other_columns(source: _WideRows, rows: _ScoredRows, inputs: _RouterInputs) -> Any:
+    """Return the columns that hold neither outcomes nor queries nor vectors, as an Arrow table.
+
+    Answers of experts that were left out are left out, too.
+    """
+    read_columns = {
+        *source.layout.outcome_columns,
+        inputs.recipe.vectors,
+        inputs.single_query_column,
+    }
+    other_names = names_except(rows.table.column_names, read_columns)
+    left_out_experts = names_except(source.layout.scores, rows.expert_names)
+    return without_answers(rows.table.select(other_names), left_out_experts)
+
+
+def _check_query_is_no_outcome(source: _WideRows, options: ReadArguments) -> None:
+    """Raise an error if the query column that the caller named holds outcomes of an expert."""
+    query_columns = options.query
+    if query_columns is None:
         return
-    if isinstance(named, str):
-        named = [named]
-    for name in named:
+    if isinstance(query_columns, str):
+        query_columns = [query_columns]
+    outcome_columns = source.layout.outcome_columns
+    for name in query_columns:
         if name in outcome_columns:
-            free = names_except(text_columns(schema), outcome_columns)
+            free_columns = names_except(text_columns(source.table.schema), outcome_columns)
             raise DataFileError(
                 f"the query must be text; column {name!r} holds outcomes of an expert, and text is in "
-                f"{listed(free)}.",
+                f"{listed(free_columns)}.",
                 parameter="query",
             )
 
 
 def _choose_experts(layout: Layout, options: ReadArguments) -> Layout:
-    """The experts that the caller chose, or all of them, sorted by name."""
+    """Return the layout of the experts that the caller chose, or of all, sorted by name."""
     names = list(layout.scores)
     if options.experts is not None:
         names = match_experts(options.experts, names)
-    return layout.of([names[index] for index in name_order(names)])
+    return layout.select_experts([names[index] for index in name_order(names)])
 
 
-def _scored_rows(table: Any, layout: Layout, row_numbers: IntArray | None) -> _ScoredRows:
-    """The scores, without experts that were never asked and rows in which none was asked."""
-    scores = _expert_columns(table, layout, layout.scores, truths=True)
-    check_range("scores", scores, list(layout.scores.values()), 1, RESCALE, row_numbers)
-    rows = _ScoredRows(table, layout, scores, row_numbers, [])
+def _read_scores(source: _WideRows, layout: Layout) -> _ScoredRows:
+    """Read the scores of the experts in ``layout``.
+
+    Experts that were asked in no row, and rows in which no expert was asked, are left out.
+    """
+    scores = _expert_matrix(source.table, layout, layout.scores, truths=True)
+    check_range("scores", scores, list(layout.scores.values()), 1, RESCALE, source.row_numbers)
+    rows = _ScoredRows(source.table, layout, scores, source.row_numbers, [])
     rows = _without_unasked_experts(rows)
-    asked = np.asarray(~np.isnan(rows.scores).all(axis=1))
-    n_unasked = len(asked) - int(asked.sum())
+    is_asked = np.asarray(~np.isnan(rows.scores).all(axis=1))
+    n_unasked = len(is_asked) - int(is_asked.sum())
     if n_unasked == 0:
         return rows
-    return replace(rows.take(asked), findings=[*rows.findings, unasked_rows(n_unasked)])
+    return replace(rows.take(is_asked), findings=[*rows.findings, unasked_rows(n_unasked)])
 
 
 def _without_unasked_experts(rows: _ScoredRows) -> _ScoredRows:
-    """The same without experts that were asked in no row; an error if that is true of all."""
-    asked = np.asarray(~np.isnan(rows.scores).all(axis=0))
-    if asked.all():
+    """Leave out experts that were asked in no row; raise an error if no expert was ever asked."""
+    is_asked = np.asarray(~np.isnan(rows.scores).all(axis=0))
+    if is_asked.all():
         return rows
     layout = rows.layout
-    if not asked.any():
+    if not is_asked.any():
         raise DataFileError(
             f"no score is known; columns {listed(list(layout.scores.values()))} are empty."
         )
-    unasked = list(compress(layout.scores, ~asked))
-    words = (
+    unasked = list(compress(layout.scores, ~is_asked))
+    sentence = (
         f"{counted(len(unasked), 'expert was', 'experts were')} never asked and left out: "
         f"{listed(unasked, 6)}."
     )
     return replace(
         rows,
-        layout=layout.of(names_except(layout.scores, unasked)),
-        scores=rows.scores[:, asked],
-        findings=[*rows.findings, Finding("unasked_experts", len(unasked), words)],
+        layout=layout.select_experts(names_except(layout.scores, unasked)),
+        scores=rows.scores[:, is_asked],
+        findings=[*rows.findings, Finding("unasked_experts", len(unasked), sentence)],
     )
 
 
-def _read_contents(
+def _read_router_inputs(
     rows: _ScoredRows, options: ReadArguments, outcome_columns: Collection[str]
-) -> _Contents:
-    """Queries and vectors of the rows."""
+) -> _RouterInputs:
+    """Read the queries and the vectors of the rows."""
     query, vector_column = choose_contents(rows.table, options, outcome_columns)
     queries = [""] * len(rows.scores)
     if query is not None:
@@ -412,32 +457,32 @@ def _read_contents(
     if vector_column is not None:
         vectors = read_vectors(rows.table, vector_column, rows.row_numbers)
     recipe = replace(query or Recipe(()), vectors=vector_column)
-    return _Contents(queries, vectors, recipe, has_text=query is not None)
+    return _RouterInputs(queries, vectors, recipe, has_text=query is not None)
 
 
 def _read_prices(rows: _ScoredRows) -> FloatArray | None:
-    """Dollars (n_rows, n_experts); None if no expert has a column of them."""
+    """Read dollars (n_rows, n_experts); None if no expert has a column of them."""
     if not rows.layout.prices:
         return None
     return _read_amounts("prices", rows, rows.layout.prices, "dollars")
 
 
 def _read_latencies(rows: _ScoredRows) -> FloatArray | None:
-    """Seconds (n_rows, n_experts); None if no expert has a column of them."""
+    """Read seconds (n_rows, n_experts); None if no expert has a column of them."""
     columns = rows.layout.latencies
     if not columns:
         return None
     latencies = _read_amounts("latencies", rows, columns, "seconds or milliseconds")
-    units = [seconds_per(columns.get(name, "")) for name in rows.expert_names]
-    # To the nanosecond: milliseconds that were written and read again are the same.
-    return np.round(latencies * units, 9)
+    seconds_per_unit = [seconds_per(columns.get(name, "")) for name in rows.expert_names]
+    # Rounded to the nanosecond, so that writing milliseconds and reading them again changes nothing.
+    return np.round(latencies * seconds_per_unit, 9)
 
 
 def _read_amounts(
     parameter: str, rows: _ScoredRows, columns: Mapping[str, str], unit: str
 ) -> FloatArray:
-    """Prices or latencies (n_rows, n_experts) in the unit of their columns, checked."""
-    amounts = _expert_columns(rows.table, rows.layout, columns)
+    """Read and check prices or latencies (n_rows, n_experts), in the unit of their columns."""
+    amounts = _expert_matrix(rows.table, rows.layout, columns)
     names = [columns.get(name, name) for name in rows.expert_names]
     check_range(parameter, amounts, names, np.inf, LEAVE_OUT, rows.row_numbers)
     # A number that is finite and not negative may still be too large to be learned from.
@@ -446,10 +491,13 @@ def _read_amounts(
     return amounts
 
 
-def _expert_columns(
+def _expert_matrix(
     table: Any, layout: Layout, columns: Mapping[str, str], truths: bool = False
 ) -> FloatArray:
-    """Columns side by side, one per expert of the layout; NaN where an expert has none."""
+    """Return a matrix (n_rows, n_experts) with the column of each expert; NaN where it has none.
+
+    ``columns`` maps experts to column names; with ``truths``, words such as "yes" count as numbers.
+    """
     matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
     for index, name in enumerate(layout.scores):
         if name in columns:
@@ -458,45 +506,56 @@ def _expert_columns(
 
 
 def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
-    """The table with the kind of its answers, which its explanation says, and findings about them."""
+    """Add the kind of the answers to a table and its explanation, and findings about the answers.
+
+    ``detected`` is False where the caller set the kind, which is an error in a table without answers.
+    """
     if not table.has_answers:
         if detected:
             return table
         rule = "is for tables with answers in columns answer__<model>; there are none"
         raise DataFileError(f"answer_kind {rule}.", parameter="answer_kind", rule=rule)
     kind = table.kind_of_answers()
-    spelled_kind = kind
+    kind_and_origin = kind
     if detected:
-        spelled_kind = f"{kind}, detected"
-    words = f"answers are compared {KINDS[kind]} ({spelled_kind})"
-    explanation = f"{table.explanation.removesuffix('.')}; {words}."
+        kind_and_origin = f"{kind}, detected"
+    clause = f"answers are compared {KINDS[kind]} ({kind_and_origin})"
+    explanation = f"{table.explanation.removesuffix('.')}; {clause}."
     table = replace(table, answer_kind=kind, kind_detected=detected, explanation=explanation)
     return replace(table, findings=(*table.findings, *_answer_findings(table, kind)))
 
 
 def _answer_findings(table: OutcomeTable, kind: str) -> list[Finding]:
-    """Findings where all answers are missing, or no two agree in the rows of a sample."""
+    """Report that all answers are missing, or that no two of them agree in a sample of the rows."""
     sample = table.sample_rows()
-    answers = table.take(sample).answers
-    if answers is None:
+    sampled_answers = table.take(sample).answers
+    if sampled_answers is None:
         if table.answers is not None:
             return []
-        words = "all answers are missing: what the experts said cannot be compared."
-        return [Finding("no_answers", table.rows, words)]
-    n_comparable = int(((answers.codes >= 0).sum(axis=1) > 1).sum())
-    if n_comparable < MIN_ROWS_TO_AGREE or answers.ever_agree:
+        sentence = "all answers are missing: what the experts said cannot be compared."
+        return [Finding("no_answers", table.rows, sentence)]
+    n_comparable = int(((sampled_answers.codes >= 0).sum(axis=1) > 1).sum())
+    if n_comparable < MIN_ROWS_TO_AGREE or sampled_answers.ever_agree:
         return []
-    words = (
+    sentence = (
         f"no two answers agree in {n_comparable} rows of {len(sample)}, compared {KINDS[kind]}; set "
         f"answer_kind=KIND if another kind fits: {', '.join(KINDS)}."
     )
-    return [Finding("answers_never_agree", n_comparable, words)]
+    return [Finding("answers_never_agree", n_comparable, sentence)]
 
 
 def choose_contents(
     table: Any, options: ReadArguments, taken: Collection[str]
 ) -> tuple[Recipe | None, str | None]:
-    """How the query is made, and the column of vectors; at least one of them is there."""
+    """Choose the columns that a router will read; columns ``taken`` by outcomes are left out.
+
+    Returns
+    -------
+    query : Recipe or None
+        The columns that make the text of a query; None if there are only vectors.
+    vectors : str or None
+        The column of the vectors; None if there is only text.
+    """
     query = choose_query(table.schema, options.query, options.choices, taken)
     vectors = options.vectors or find_vectors(table)
     if query is not None:
@@ -507,23 +566,28 @@ def choose_contents(
                 )
                 raise DataFileError(f"{rule}. Name another one.", parameter="query")
     if query is None and vectors is None:
-        numbers_name = usual_numbers(table.schema)
-        if numbers_name is not None and numbers_name not in taken:
-            raise no_text(table.schema, numbers_name)
-        raise DataFileError(
-            "there must be a query to route by: name its column with query=COLUMN, or one of vectors with "
-            f"{read_with('vectors=COLUMN')}; found {listed(list(table.column_names))}.",
-            parameter="query",
-        )
+        raise _nothing_to_route_by(table, taken)
     return query, vectors
 
 
+def _nothing_to_route_by(table: Any, outcome_columns: Collection[str]) -> DataFileError:
+    """Return the error for a table that has neither a query nor vectors."""
+    number_column = usual_numbers(table.schema)
+    if number_column is not None and number_column not in outcome_columns:
+        return no_text(table.schema, number_column)
+    return DataFileError(
+        "there must be a query to route by: name its column with query=COLUMN, or one of vectors with "
+        f"{read_with('vectors=COLUMN')}; found {listed(list(table.column_names))}.",
+        parameter="query",
+    )
+
+
 def explanation(layout: Layout, n_queries: int, recipe: Recipe) -> str:
-    """How a table was read, in one sentence."""
-    known = [name for name in ("prices", "latencies") if getattr(layout, name)]
+    """Say in one sentence how a table was read."""
+    optional_outcomes = [name for name in ("prices", "latencies") if getattr(layout, name)]
     contents = f"{counted(len(layout.scores), 'expert')}, {counted(n_queries, 'query', 'queries')}"
-    if known:
-        contents += f" with {' and '.join(known)}"
+    if optional_outcomes:
+        contents += f" with {' and '.join(optional_outcomes)}"
     clauses = [f"read as {FORMATS[layout.form].title}: {contents}"]
     if recipe.columns:
         clauses.append(recipe.description)

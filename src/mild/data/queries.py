@@ -59,19 +59,19 @@ class Recipe:
     def description(self) -> str:
         """How the query is made, as a part of a sentence."""
         names = " and ".join(map(repr, self.columns))
-        words = f"the query is column {names}"
+        clause = f"the query is column {names}"
         if len(self.columns) > 1:
-            words = f"the query is columns {names}"
+            clause = f"the query is columns {names}"
         if not self.choices:
-            return words
-        return f"{words} followed by the choices in {', '.join(self.choices)}"
+            return clause
+        return f"{clause} followed by the choices in {', '.join(self.choices)}"
 
     def fits(self, fields: Mapping[str, Any]) -> bool:
-        """Whether an object has the first field of the query."""
+        """Return whether an object has the first field of the query."""
         return bool(self.columns) and self.columns[0] in fields
 
     def check(self, names: Collection[str]) -> None:
-        """Refuse fields without those of the query, or without any of its choices."""
+        """Raise an error if fields lack a part of the query, or all of its choices."""
         missing = names_except(self.columns, names)
         if missing:
             raise RecipeError(f"no field {missing[0]!r}, which is a part of this router's queries")
@@ -81,23 +81,27 @@ class Recipe:
             raise RecipeError(f"field {self.columns[0]!r} without its choices: {rule}")
 
     def text(self, fields: Mapping[str, Any], required: bool = True) -> str:
-        """The query of an object; RecipeError if a part is missing.
+        """Return the query of an object; RecipeError if a part is missing.
 
         The only field of a query may be None unless it is ``required``.
         """
         self.check(fields)
         must_be_known = required and len(self.columns) == 1
-        texts = [_text(name, fields[name], must_be_known) for name in self.columns]
-        choices = [_choice(name, fields.get(name)) for name in self.choices]
-        return "\n".join(texts) + "".join(choices)
+        lines = []
+        for name in self.columns:
+            lines.append(_text(name, fields[name], must_be_known))
+        query = "\n".join(lines)
+        for name in self.choices:
+            query += _choice(name, fields.get(name))
+        return query
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the recipe, ready for JSON."""
         return {**asdict(self), "columns": list(self.columns), "choices": list(self.choices)}
 
     @classmethod
     def from_dict(cls, fields: Any) -> Recipe:
-        """From what ``as_dict`` gave."""
+        """Make the recipe from the result of ``as_dict``."""
         if isinstance(fields, Mapping):
             columns = fields.get("columns")
             choices = fields.get("choices", [])
@@ -113,7 +117,7 @@ def _is_list_of_texts(value: Any) -> TypeGuard[list[str]]:
 
 
 def _text(name: str, value: Any, required: bool) -> str:
-    """The text of a field, the lines of a list of texts; nothing for None unless it is ``required``."""
+    """Return the text of a field; the texts of a list are lines. None is an error only if ``required``."""
     if value is None and not required:
         return ""
     if isinstance(value, list) and all(isinstance(entry, str | None) for entry in value):
@@ -124,7 +128,7 @@ def _text(name: str, value: Any, required: bool) -> str:
 
 
 def _choice(name: str, value: Any) -> str:
-    """A choice, or a list of them, as it is appended to a query."""
+    """Return a choice, or a list of choices, as it is appended to a query."""
     if value is None:
         return ""
     if name not in CHOICE_NAMES:
@@ -143,7 +147,7 @@ def _choice(name: str, value: Any) -> str:
 
 
 def _field_text(name: str, value: Any) -> str:
-    """A text or a number as text."""
+    """Return a text or a number as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -155,7 +159,7 @@ def _field_text(name: str, value: Any) -> str:
 
 
 def type_name(value: Any) -> str:
-    """The name of a JSON type, for messages."""
+    """Return the name of a JSON type, for messages."""
     names = {
         dict: "an object",
         list: "a list",
@@ -167,7 +171,7 @@ def type_name(value: Any) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The name of a column without regard to case, spaces and dashes.
+    """Return the name of a column in lower case, with underscores for spaces and dashes.
 
     >>> plain_name("Model Name")
     'model_name'
@@ -176,7 +180,7 @@ def plain_name(name: str) -> str:
 
 
 def usual_query(schema: Any) -> str | None:
-    """The first of QUERY_NAMES, in upper or lower case, that is a column of text."""
+    """Return the first of QUERY_NAMES, in any case, that is a column of text; None if there is none."""
     texts = text_columns(schema)
     # A column that has the very name goes before those that have it in upper case.
     for usual in QUERY_NAMES:
@@ -190,7 +194,7 @@ def usual_query(schema: Any) -> str | None:
 
 
 def no_text(schema: Any, name: str) -> DataFileError:
-    """The error where the column of the query holds something other than text."""
+    """Return the error for a query column that does not hold text."""
     texts = text_columns(schema)
     remedy = "Write its values as text."
     if texts:
@@ -202,7 +206,7 @@ def no_text(schema: Any, name: str) -> DataFileError:
 
 
 def usual_numbers(schema: Any) -> str | None:
-    """The first of QUERY_NAMES that is a column of numbers."""
+    """Return the first of QUERY_NAMES that is a column of numbers; None if there is none."""
     for usual in QUERY_NAMES:
         for field in schema:
             if plain_name(field.name) == usual and is_numeric(field.type):
@@ -216,7 +220,7 @@ def choose_query(
     choices: bool = True,
     taken: Collection[str] = (),
 ) -> Recipe | None:
-    """Columns that make the query; None if the caller names none and none of the usual ones exists.
+    """Choose the columns that make the query; None if the caller names none and no usual one exists.
 
     The choices of a column ``question``, in columns A, B, C, ... or in ``options`` or ``choices``, are
     appended to it unless ``choices`` is False. Columns that are ``taken`` by scores are not choices.
@@ -240,7 +244,7 @@ def choose_query(
 
 
 def _choice_columns(kinds: Mapping[str, Any]) -> tuple[str, ...]:
-    """Columns of choices: A, B, C, ..., or else the first of options and choices; name -> Arrow type."""
+    """Return the columns of choices: A, B, C, ..., or else options or choices."""
     letters = []
     for letter in LETTERS:
         # A gap ends the letters: a column "J" alone is not a choice, nor is one of booleans.
@@ -257,7 +261,7 @@ def _choice_columns(kinds: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def query_texts(table: Any, query: Recipe) -> list[str]:
-    """One text per row; a missing query is empty."""
+    """Return one text per row; a missing query is an empty text."""
     names = [*query.columns, *query.choices]
     if len(names) == 1 and not is_list(table.schema.field(names[0]).type):
         return [text or "" for text in table[names[0]].to_pylist()]

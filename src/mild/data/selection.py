@@ -37,11 +37,11 @@ class SplitColumn:
     roles: list[str | None]  # train, test or validation, one per row
 
     def rows(self, role: str) -> BoolArray:
-        """Mask of the rows of a role."""
+        """Return a mask of the rows that have a role."""
         return np.array([row_role == role for row_role in self.roles])
 
     def first_role(self, candidates: Sequence[str]) -> str | None:
-        """The first of these roles that some rows have, if others have another one."""
+        """Return the first of these roles that occurs; None if none does, or all rows have the same."""
         roles = set(self.roles)
         if len(roles) == 1:
             return None
@@ -51,7 +51,7 @@ class SplitColumn:
         return None
 
     def sentence(self, role: str) -> str:
-        """Which rows are used, in words."""
+        """Say which rows are used."""
         return (
             f"of {counted(len(self.roles), 'row')} the "
             f"{counted(self.roles.count(role), f'{role} row')} by column {self.name!r} "
@@ -60,7 +60,7 @@ class SplitColumn:
 
 
 def find_split(table: Any) -> SplitColumn | None:
-    """The column that says which rows are for training; None if there is none.
+    """Return the column that says which rows are for training; None if there is none.
 
     Where several files are one table, their names may say it.
     """
@@ -78,7 +78,7 @@ def find_split(table: Any) -> SplitColumn | None:
 
 
 def _roles_of_values(values: Sequence[str | None]) -> list[str | None] | None:
-    """The role of each row, None where its value is empty; None for all if a value is not a role."""
+    """Return the role of each row, None for an empty value; None for all if a value is not a role."""
     roles: list[str | None] = []
     for value in values:
         if not value:
@@ -94,7 +94,7 @@ def _roles_of_values(values: Sequence[str | None]) -> list[str | None] | None:
 
 
 def _role_of_file(name: str) -> str | None:
-    """The role that the words of a file's name say; None if they say none or several."""
+    """Return the role that is a word of a file's name; None if there are none or several."""
     words = name.lower().replace("-", "_").replace(".", "_").split("_")
     roles = {ROLES[word] for word in words if word in ROLES}
     if len(roles) != 1:
@@ -103,11 +103,11 @@ def _role_of_file(name: str) -> str | None:
 
 
 def matching_rows(table: Any, where: Where) -> BoolArray:
-    """Mask of the rows that fit conditions ``column=value``; a value may be a shell pattern.
+    """Return a mask of the rows that meet conditions ``column=value``; a value may be a shell pattern.
 
     Conditions on one column are alternatives, those on different columns must all hold.
     """
-    rows: BoolArray = np.ones(table.num_rows, bool)
+    matches: BoolArray = np.ones(table.num_rows, bool)
     for column, patterns in _parse_conditions(where).items():
         if column not in table.column_names:
             raise DataFileError(
@@ -115,20 +115,28 @@ def matching_rows(table: Any, where: Where) -> BoolArray:
                 parameter="where",
             )
         values = [_as_written(value) for value in table[column].to_pylist()]
-        # A value may stand in many rows: each is compared once.
-        fits = {value: _fits(value, patterns) for value in set(values)}
-        rows &= np.array([fits[value] for value in values])
-        if not rows.any():
+        matches &= _fitting(values, patterns)
+        if not matches.any():
             condition = " or ".join(f"{column}={pattern}" for pattern in patterns)
+            examples = ", ".join(sorted(set(values))[:6])
             raise DataFileError(
-                f"no row has {condition!r}; column {column!r} holds {', '.join(sorted(fits)[:6])}.",
+                f"no row has {condition!r}; column {column!r} holds {examples}.",
                 parameter="where",
             )
-    return rows
+    return matches
+
+
+def _fitting(values: Sequence[str], patterns: Sequence[str]) -> BoolArray:
+    """Return a mask of the values that fit one of the patterns."""
+    fits_by_value = {}
+    # Many rows may have the same value, which is compared only once.
+    for value in set(values):
+        fits_by_value[value] = _fits(value, patterns)
+    return np.array([fits_by_value[value] for value in values])
 
 
 def _parse_conditions(where: Where) -> dict[str, list[str]]:
-    """Column -> patterns, of which a value must fit one."""
+    """Return the patterns for each column, one of which a value must fit."""
     patterns: dict[str, list[str]] = {}
     for text in _as_list(where):
         column, mark, value = text.partition("=")
@@ -141,7 +149,7 @@ def _parse_conditions(where: Where) -> dict[str, list[str]]:
 
 
 def _as_list(where: Where) -> Sequence[str]:
-    """Conditions as a list, however a caller gives them."""
+    """Return conditions as a list, in whatever form the caller wrote them."""
     if where is None:
         return []
     if isinstance(where, str):
@@ -150,14 +158,14 @@ def _as_list(where: Where) -> Sequence[str]:
 
 
 def _fits(value: str, patterns: Sequence[str]) -> bool:
-    """Whether a value is one of the patterns, or fits one."""
+    """Return whether a value is one of the patterns, or fits one."""
     return any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
 
 
 def kept_rows(
     table: Any, where: Where, part: str | None = None
 ) -> tuple[BoolArray | None, str | None]:
-    """Mask of the rows that are read, and which a split column chose, in words; None for all rows.
+    """Return a mask of the rows to read, and a note if a split column chose them; None for all rows.
 
     ``part`` is "train" or "test"; it is not applied where ``where`` names the split column.
     """
@@ -172,19 +180,19 @@ def kept_rows(
     role = split.first_role(PARTS[part])
     if role is None:
         return kept, None
-    rows = split.rows(role)
+    has_role = split.rows(role)
     if kept is not None:
-        rows &= kept
-    return rows, split.sentence(role)
+        has_role &= kept
+    return has_role, split.sentence(role)
 
 
 def named_columns(where: Where) -> list[str]:
-    """Columns that the conditions are about."""
+    """Return the columns that conditions are about."""
     return [text.partition("=")[0].strip() for text in _as_list(where)]
 
 
 def _as_written(value: Any) -> str:
-    """A value as people write it: 2.0 is 2."""
+    """Return a value as people write it: 2.0 is 2."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

@@ -1,7 +1,7 @@
 """Splits into training and test rows such that no text is in both.
 
 Rows that must stay together share a group: rows with the same text, rows of the same subject or
-customer, and rows connected through others. Splits draw groups, not rows.
+customer, and rows connected through others. Whole groups are assigned to one side, never single rows.
 """
 
 from __future__ import annotations
@@ -38,10 +38,25 @@ class Split:
 
 
 def joined_groups(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArray:
-    """Return the group number (n_rows,) of each row.
+    """Return the group of each row: rows that share a label are in one group.
 
-    Rows that share any label, directly or through other rows, are in one group. Each of ``labels`` is a
-    sequence of n_rows labels of one kind: texts, subjects, ...; None is not a label.
+    Rows are also in one group if they are connected through others, as when rows 0 and 1 have the same
+    text, and rows 1 and 2 the same subject.
+
+    Parameters
+    ----------
+    *labels : sequences of n_rows labels
+        Labels of one kind each, such as all texts and all subjects. None is not a label.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Numbers of the groups, from 0.
+
+    Examples
+    --------
+    >>> joined_groups(["a", "a", "b", "c"], ["maths", "history", "history", None])
+    array([0, 0, 0, 1])
     """
     # Imported late, so that a table can be read and described without scipy.
     from scipy.sparse import coo_array
@@ -54,7 +69,24 @@ def joined_groups(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArra
     if len(set(lengths)) > 1:
         got = ", ".join(map(str, lengths))
         raise InvalidInputError(f"all kinds of labels must have the same length; got {got}.")
-    # A graph whose nodes are the rows, then the labels: an edge joins a row to each of its labels.
+    # The groups are the connected components of a graph whose nodes are the rows, then the labels, and
+    # in which an edge joins each row to each of its labels.
+    row_nodes, label_nodes, n_labels = _label_edges(labels, n_rows)
+    n_nodes = n_rows + n_labels
+    is_edge = np.ones(len(row_nodes), np.int8)
+    graph = coo_array((is_edge, (row_nodes, label_nodes)), shape=(n_nodes, n_nodes))
+    # Components are numbered by their first node, which is a row.
+    _, component_of_node = connected_components(graph, directed=False)
+    return component_of_node[:n_rows].astype(np.intp)
+
+
+def _label_edges(
+    labels: Sequence[Sequence[Hashable] | np.ndarray[Any, Any]], n_rows: int
+) -> tuple[IntArray, IntArray, int]:
+    """Return the two ends of the edges between rows and labels, and the number of different labels.
+
+    Row i is node i; the labels are the nodes from ``n_rows`` on. Equal labels of two kinds differ.
+    """
     node_of_label: dict[tuple[int, Hashable], int] = {}
     row_nodes = []
     label_nodes = []
@@ -64,22 +96,18 @@ def joined_groups(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArra
                 new_node = n_rows + len(node_of_label)
                 row_nodes.append(row)
                 label_nodes.append(node_of_label.setdefault((kind, label), new_node))
-    n_nodes = n_rows + len(node_of_label)
-    ends = (np.array(row_nodes, np.intp), np.array(label_nodes, np.intp))
-    graph = coo_array((np.ones(len(row_nodes), np.int8), ends), shape=(n_nodes, n_nodes))
-    # Components are numbered by their first node, which is a row.
-    _, component_of_node = connected_components(graph, directed=False)
-    return component_of_node[:n_rows].astype(np.intp)
+    return np.array(row_nodes, np.intp), np.array(label_nodes, np.intp), len(node_of_label)
 
 
 def random_splits(
     groups: ArrayLike, n_splits: int = 5, test_share: float = 0.3, seed: int = 0
 ) -> list[Split]:
-    """Splits drawn one by one: groups in random order until the test has its share of the rows.
+    """Return independent random splits into training and test rows.
 
-    A large group may make the test larger. Split i of a seed is the same whatever ``n_splits`` is.
+    For each split, groups are drawn at random until the test has its share of the rows; a large group may
+    make it larger. Split i of a seed is the same whatever ``n_splits`` is.
     """
-    group_of_row, sizes = _checked(groups, several=True)
+    group_of_row, sizes = _numbered_groups(groups, several=True)
     _check_splits(n_splits, test_share)
     n_rows = len(group_of_row)
     splits = []
@@ -87,7 +115,7 @@ def random_splits(
         order = np.random.default_rng([seed, number]).permutation(len(sizes))
         n_test_rows = np.cumsum(sizes[order])
         n_test_groups = int(np.searchsorted(n_test_rows, test_share * n_rows)) + 1
-        # At least one group on either side.
+        # Leave at least one group to train on.
         n_test_groups = min(n_test_groups, len(sizes) - 1)
         is_test = np.isin(group_of_row, order[:n_test_groups])
         splits.append(Split(np.flatnonzero(~is_test), np.flatnonzero(is_test)))
@@ -97,30 +125,46 @@ def random_splits(
 def time_splits(
     times: ArrayLike, groups: ArrayLike, n_splits: int = 1, test_share: float = 0.3
 ) -> list[Split]:
-    """Train on the past, test on what comes next: windows that follow one another.
+    """Return splits that train on the past and test on what comes next.
 
-    The last ``test_share`` of the rows in time are divided into ``n_splits`` windows; each is the
-    test of a router trained on everything before it. Rows of one moment are not divided. Test rows
-    whose group is in the past are left out and counted.
+    The last ``test_share`` of the rows in time are divided into ``n_splits`` windows. Each window is the
+    test of one split, which trains on all rows before the window. Rows with the same time are in the same
+    window. Test rows whose group also occurs in the past are left out and counted.
+
+    Parameters
+    ----------
+    times : array-like of shape (n_rows,)
+        Numbers or dates.
+    groups : array-like of shape (n_rows,)
+        Number of the group of each row.
+    n_splits : int, default=1
+        Number of windows.
+    test_share : float, default=0.3
+        Share of the rows in all windows together.
+
+    Returns
+    -------
+    list of Split
+        One for each window, in the order of time.
     """
-    group_of_row, _ = _checked(groups)
+    group_of_row, _ = _numbered_groups(groups)
     moments = np.asarray(times)
     if moments.shape != group_of_row.shape:
         rule = f"must be as many as rows, {len(group_of_row)}"
         raise invalid("times", f"{rule}; got {moments.shape}.")
     _check_known_times(moments)
     _check_splits(n_splits, test_share)
-    starts = _window_starts(moments, n_splits, test_share)
+    window_starts = _window_starts(moments, n_splits, test_share)
     splits = []
-    for number, start in enumerate(starts):
+    for window, start in enumerate(window_starts):
         is_past = moments < start
         in_window = ~is_past
-        if number + 1 < n_splits:
-            in_window &= moments < starts[number + 1]
+        if window + 1 < n_splits:
+            in_window &= moments < window_starts[window + 1]
         is_test = in_window & ~np.isin(group_of_row, group_of_row[is_past])
         if not is_past.any() or not is_test.any():
             raise InvalidInputError(
-                f"a split in time needs rows before and after; window {number + 1} of {n_splits}, "
+                f"a split in time needs rows before and after; window {window + 1} of {n_splits}, "
                 f"from {start}, has {int(is_past.sum())} before and {int(is_test.sum())} in it."
             )
         n_dropped = int(in_window.sum() - is_test.sum())
@@ -129,7 +173,7 @@ def time_splits(
 
 
 def _check_known_times(moments: np.ndarray[Any, Any]) -> None:
-    """Refuse times of which some are missing."""
+    """Raise an error if some times are missing."""
     if moments.dtype.kind in "mM":
         is_missing = np.isnat(moments)
     else:
@@ -140,25 +184,25 @@ def _check_known_times(moments: np.ndarray[Any, Any]) -> None:
 
 
 def _window_starts(moments: np.ndarray[Any, Any], n_splits: int, test_share: float) -> list[Any]:
-    """The moment at which each test window starts: they divide the last rows into equal numbers."""
+    """Return the time at which each window starts, such that all windows have as many rows."""
     ordered = np.sort(moments)
     n_rows = len(ordered)
     starts = []
     for number in range(n_splits):
         share_before = 1 - test_share + test_share * number / n_splits
         row = round(n_rows * share_before)
-        # At least one row on either side.
+        # Leave at least one row on either side.
         starts.append(ordered[min(max(row, 1), n_rows - 1)])
     return starts
 
 
 def folds(groups: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntArray, IntArray]]:
-    """Folds of nearly equal size for cross-validation: (rows to fit on, rows to judge on) each.
+    """Return folds of nearly equal size for cross-validation, as (training rows, held-out rows).
 
-    Large groups are dealt first, each to the smallest fold so far. With fewer groups than folds there is
-    a fold per group.
+    Groups are assigned in the order of their sizes, the largest first, each to the fold that is smallest
+    so far. If there are fewer groups than ``n_folds``, each group is a fold.
     """
-    group_of_row, sizes = _checked(groups, several=True)
+    group_of_row, sizes = _numbered_groups(groups, several=True)
     if n_folds < 2:
         raise invalid("n_folds", f"must be at least 2; got {n_folds}.")
     n_folds = min(n_folds, len(sizes))
@@ -176,8 +220,11 @@ def folds(groups: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
     return folds
 
 
-def _checked(groups: ArrayLike, several: bool = False) -> tuple[IntArray, IntArray]:
-    """Groups numbered without gaps, and their sizes."""
+def _numbered_groups(groups: ArrayLike, several: bool = False) -> tuple[IntArray, IntArray]:
+    """Number the groups from 0 without gaps; return the number of each row's group, and all sizes.
+
+    With ``several``, a single group is an error: there would be nothing to divide.
+    """
     labels = np.asarray(groups)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels) or labels.min() < 0:
         got = f"{labels.dtype} of shape {labels.shape}"
@@ -196,7 +243,7 @@ def _check_splits(n_splits: int, test_share: float) -> None:
 
 
 def time_values(name: str, column: Any) -> np.ndarray[Any, Any]:
-    """An Arrow column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n_rows,)."""
+    """Return a column of numbers, dates or dates as text (ISO 8601) as a sortable array (n_rows,)."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -218,8 +265,8 @@ def time_values(name: str, column: Any) -> np.ndarray[Any, Any]:
 
 
 def _parsed_times(name: str, column: Any) -> Any:
-    """Numbers or dates of a column of texts."""
-    # With a zone such as +02:00 or Z last.
+    """Parse a column of texts as numbers or dates; raise an error if some are neither."""
+    # Dates without a time zone before those with one, such as +02:00 or Z.
     for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
             times = column.cast(kind)

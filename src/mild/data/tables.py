@@ -89,7 +89,7 @@ def naming(file: object) -> Iterator[None]:
 
 
 def check_file(file: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
-    """The lower-case suffix, without ``.gz``, of a file that exists and has one of these suffixes.
+    """Return the lower-case suffix, without ``.gz``, of a file, which must exist and have one of these.
 
     A pipe, such as /dev/stdin or a process substitution, has none: ``""``.
     """
@@ -114,7 +114,7 @@ def check_file(file: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
 
 
 def table_suffix(file: str | os.PathLike[str]) -> str:
-    """The lower-case suffix of a file, that before ``.gz`` for a compressed one.
+    """Return the lower-case suffix of a file; of a compressed file, that before ``.gz``.
 
     >>> table_suffix("log.CSV.gz"), table_suffix("log.parquet")
     ('.csv', '.parquet')
@@ -129,7 +129,7 @@ def table_suffix(file: str | os.PathLike[str]) -> str:
 
 
 def find_tables(source: str | os.PathLike[str]) -> list[Path]:
-    """The files of a source: one file, a folder, a pattern, or several of them separated by commas."""
+    """Return the files of a source: a file, a folder, a pattern, or several separated by commas."""
     text = os.fspath(source)
     path = Path(text)
     if path.is_dir():
@@ -148,12 +148,12 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
 
 
 def _comma_separated(text: str) -> list[str]:
-    """The names in a text, without the empty ones."""
+    """Return the names in a text, without empty ones."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _tables_in_folder(folder: Path) -> list[Path]:
-    """All tables of a folder and of the folders in it."""
+    """Return all tables in a folder and its subfolders."""
     files = sorted(file for file in folder.rglob("*") if _is_table(file))
     if not files:
         kinds = ", ".join(SUFFIXES)
@@ -162,7 +162,7 @@ def _tables_in_folder(folder: Path) -> list[Path]:
 
 
 def _matching_tables(patterns: str) -> list[Path]:
-    """All files that fit one of several patterns, in the order of these."""
+    """Return all files that fit one of several patterns, in the order of the patterns."""
     files = []
     # Patterns may contain commas, too, but hardly ever do.
     for pattern in patterns.split(","):
@@ -175,28 +175,27 @@ def _matching_tables(patterns: str) -> list[Path]:
 
 
 def _is_table(file: Path) -> bool:
-    """Whether a file has the suffix of a table, and is neither hidden nor a note such as _SUCCESS."""
+    """Return whether a file has the suffix of a table, and is neither hidden nor called _SUCCESS or so."""
     return file.is_file() and file.name[0] not in "._" and table_suffix(file) in SUFFIXES
 
 
 def read_table(source: Any, texts: Collection[str] = ()) -> Any:
-    """Arrow table with at least one row, of files or of a frame with ``__arrow_c_stream__``.
-
-    A source is a file, a pipe, ``"-"`` for the standard input, a folder, a pattern, or several files
-    separated by commas or in a list. The columns ``texts`` of a file, names or patterns, are text whatever
-    they look like: a prompt ``007`` is not a number.
+    """Read one or more files, or a frame of another library, into one Arrow table.
 
     Parameters
     ----------
     source : str, path-like, list of path-like or frame
-        What is read.
+        A file, a pipe, ``"-"`` for the standard input, a folder, a pattern, or several files in a list or
+        separated by commas; or a frame with ``__arrow_c_stream__``.
     texts : collection of str, default=()
-        Columns that are read as text.
+        Names or patterns of columns that are read as text even if they look like numbers: a prompt
+        ``007`` is not 7. They apply to files; the columns of a frame have types.
 
     Returns
     -------
     pyarrow.Table
-        The rows; those of several files have their file in column ``source_file``.
+        At least one row. If the rows come from several files, column ``source_file`` names the file of
+        each.
     """
     files = []
     if _is_path(source):
@@ -216,10 +215,10 @@ def _is_path(source: Any) -> bool:
 
 
 def read_columns(source: Any) -> dict[str, list[Any]]:
-    """Columns of a .parquet, .csv or .jsonl file, or of a frame, as lists of Python values.
+    """Read the columns of a .parquet, .csv or .jsonl file, or of a frame, as lists of Python values.
 
-    Cells of a .csv are texts as they stand in it: ``007`` is not 7. Keys that an object of a .jsonl lacks
-    are None.
+    All cells of a .csv are texts: ``007`` is not converted to 7. If an object of a .jsonl lacks a key, its
+    value is None.
 
     Parameters
     ----------
@@ -229,7 +228,7 @@ def read_columns(source: Any) -> dict[str, list[Any]]:
     Returns
     -------
     dict of str to list
-        Name -> values.
+        Values by the name of their column.
 
     Examples
     --------
@@ -256,7 +255,7 @@ def read_columns(source: Any) -> dict[str, list[Any]]:
 
 
 def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Columns of objects, in the order in which their keys appear."""
+    """Return the values of objects by key, in the order in which keys first appear."""
     names: dict[str, None] = {}
     for row in rows:
         names.update(dict.fromkeys(row))
@@ -267,7 +266,7 @@ def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _read_file(file: Path, texts: Collection[str]) -> Any:
-    """Arrow table of one file, of a pipe or of the standard input."""
+    """Read one file, a pipe or the standard input into an Arrow table."""
     try:
         if str(file) == STDIN:
             return _checked(_read_content(sys.stdin.buffer.read(), texts))
@@ -282,7 +281,7 @@ def _read_file(file: Path, texts: Collection[str]) -> Any:
 
 
 def _joined(files: Sequence[Path], texts: Collection[str]) -> Any:
-    """The rows of several files, with the name of its file in each; columns that one lacks are empty."""
+    """Read several files into one table that names the file of each row; missing columns are empty."""
     tables = []
     for file in files:
         with naming(file):
@@ -301,7 +300,7 @@ def _joined(files: Sequence[Path], texts: Collection[str]) -> Any:
 
 
 def _checked(table: Any) -> Any:
-    """The table, refused if it has no rows, equal names or a broken column."""
+    """Return the table; raise an error if it has no rows, equal names or a broken column."""
     names = list(table.column_names)
     check_names(names)
     if table.num_rows == 0:
@@ -310,7 +309,7 @@ def _checked(table: Any) -> Any:
 
 
 def _decompressed(content: bytes) -> bytes:
-    """The content of a .gz file."""
+    """Return the content of a .gz file."""
     try:
         return gzip.decompress(content)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -318,7 +317,7 @@ def _decompressed(content: bytes) -> bytes:
 
 
 def _read_content(content: bytes, texts: Collection[str], suffix: str = "") -> Any:
-    """Table of the bytes of a file; without a suffix, as its first bytes say."""
+    """Read the bytes of a file; without a suffix, its first bytes say the format."""
     if not content.strip():
         raise DataFileError("the file is empty.")
     if not suffix:
@@ -329,7 +328,7 @@ def _read_content(content: bytes, texts: Collection[str], suffix: str = "") -> A
 
 
 def _suffix_by_content(content: bytes) -> str:
-    """The suffix that a file without a name would have."""
+    """Return the suffix that a file with this content would have."""
     magic = {b"PAR1": ".parquet", b"ARRO": ".feather", b"FEA1": ".feather", b"PK\3\4": ".xlsx"}
     if content[:4] in magic:
         return magic[content[:4]]
@@ -343,7 +342,7 @@ def _suffix_by_content(content: bytes) -> str:
 
 
 def _read_source(source: Path | bytes, suffix: str, texts: Collection[str]) -> Any:
-    """Arrow table of a file or of its content, in the format of this suffix."""
+    """Read a file, or its content, in the format of this suffix."""
     if suffix in (".parquet", ".feather"):
         return _read_binary(source, suffix)
     if suffix == ".xlsx":
@@ -356,7 +355,7 @@ def _read_source(source: Path | bytes, suffix: str, texts: Collection[str]) -> A
 
 
 def _read_frame(source: Any) -> Any:
-    """Arrow table of a frame of another library."""
+    """Read a frame of another library into an Arrow table."""
     try:
         if hasattr(source, "iloc") and hasattr(source, "columns"):
             return _read_pandas(source)
@@ -372,17 +371,17 @@ def _read_frame(source: Any) -> Any:
 
 
 def _read_pandas(frame: Any) -> Any:
-    """A pandas frame as an Arrow table; columns of mixed values are texts, as in a file."""
+    """Read a pandas frame; columns of mixed values become texts, as in a file."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        names = [str(name) for name in frame.columns]
+        names = list(map(str, frame.columns))
         arrays = [_pandas_column(frame.iloc[:, index]) for index in range(len(names))]
         return pa.table(arrays, names=names)
 
 
 def _pandas_column(column: Any) -> Any:
-    """A column of a pandas frame; texts if its values are mixed."""
+    """Convert a column of a pandas frame; mixed values become texts."""
     try:
         return pa.array(column, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -390,7 +389,7 @@ def _pandas_column(column: Any) -> Any:
 
 
 def _python_value(value: Any) -> Any:
-    """A cell of a pandas frame as a Python value; None for NaN."""
+    """Return a cell of a pandas frame as a Python value; None for NaN."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and math.isnan(value):
@@ -399,7 +398,7 @@ def _python_value(value: Any) -> Any:
 
 
 def peek_table(file: Path) -> Any:
-    """The first rows of a .parquet, .csv or .tsv file; None for another or one that cannot be read."""
+    """Read the first rows of a .parquet, .csv or .tsv file; None for any other, or one that is broken."""
     try:
         table = _first_rows(file)
         if table is not None:
@@ -412,7 +411,7 @@ def peek_table(file: Path) -> Any:
 
 
 def _first_rows(file: Path) -> Any:
-    """The first rows of a file that can be read in part; None for another one."""
+    """Read the first rows of a file; None if its format must be read as a whole."""
     suffix = table_suffix(file)
     is_compressed = file.suffix.lower() == ".gz"
     if suffix == ".parquet" and not is_compressed:
@@ -428,19 +427,19 @@ def _first_rows(file: Path) -> Any:
 
 
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:
-    """Refuse names of which two are equal."""
+    """Raise an error if two names are equal."""
     repeated = _repeated(names)
     if repeated:
         raise DataFileError(f"{rule}; {min(repeated)!r} appears twice.")
 
 
 def _repeated(names: Iterable[str]) -> list[str]:
-    """Names that appear more than once, in the order of their first appearance."""
+    """Return the names that appear more than once, in the order of their first appearance."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def validate_columns(table: Any) -> Any:
-    """The table with categories decoded; refused if a column is broken."""
+    """Return the table with decoded categories; raise an error if a column is broken."""
     for index, name in enumerate(table.column_names):
         column = table.column(index)
         if pa.types.is_dictionary(column.type):
@@ -456,7 +455,7 @@ def validate_columns(table: Any) -> Any:
 
 
 def _read_binary(source: Path | bytes, suffix: str) -> Any:
-    """Arrow table of a .parquet or .feather file."""
+    """Read a .parquet or .feather file."""
     try:
         if suffix == ".feather":
             from pyarrow import feather
@@ -468,7 +467,7 @@ def _read_binary(source: Path | bytes, suffix: str) -> Any:
 
 
 def _read_sheet(source: Path | bytes, texts: Collection[str]) -> Any:
-    """Arrow table of the only sheet of an Excel workbook that has rows."""
+    """Read the sheet of an Excel workbook that has rows; there must be one such sheet."""
     sheets = _load_sheets(source)
     if len(sheets) != 1:
         raise DataFileError(
@@ -490,7 +489,7 @@ def _read_sheet(source: Path | bytes, texts: Collection[str]) -> Any:
 
 
 def _sheet_column(rows: Sequence[Sequence[Any]], index: int, as_text: bool) -> list[Any]:
-    """The cells of a column of a sheet; None where one is empty, or its row ends before it."""
+    """Return the cells of a column of a sheet; None if a cell is empty, or its row ends before it."""
     cells = []
     for row in rows:
         cell = None
@@ -503,7 +502,7 @@ def _sheet_column(rows: Sequence[Sequence[Any]], index: int, as_text: bool) -> l
 
 
 def _has_value(cells: Iterable[Any]) -> bool:
-    """Whether a cell of a row or of a column of a sheet is not empty."""
+    """Return whether a row or a column of a sheet has a cell that is not empty."""
     return any(cell is not None for cell in cells)
 
 
@@ -520,7 +519,7 @@ _BROKEN_WORKBOOK = (
 
 
 def _load_sheets(source: Path | bytes) -> dict[str, list[Sequence[Any]]]:
-    """Title -> rows that are not empty, for the sheets of an Excel workbook that have some."""
+    """Return the rows of each sheet of an Excel workbook, by title, without empty rows and sheets."""
     try:
         import openpyxl
     except ImportError as error:
@@ -540,21 +539,21 @@ def _load_sheets(source: Path | bytes) -> dict[str, list[Sequence[Any]]]:
 
 
 def _content(source: Path | bytes) -> bytes:
-    """The bytes of a file."""
+    """Return the bytes of a file."""
     if isinstance(source, bytes):
         return source
     return source.read_bytes()
 
 
 def _arrow_input(source: Path | bytes) -> Any:
-    """A file as the readers of Arrow take it."""
+    """Return a file in the form that Arrow's readers take."""
     if isinstance(source, bytes):
         return pa.BufferReader(source)
     return source
 
 
 def _block(source: Path | bytes) -> int:
-    """Size of the block by which Arrow infers types: that of the file, within limits."""
+    """Return the size of the block from which Arrow infers types: the whole file, within limits."""
     if isinstance(source, bytes):
         size = len(source)
     else:
@@ -563,12 +562,12 @@ def _block(source: Path | bytes) -> int:
 
 
 def _parse_options(delimiter: str) -> Any:
-    """How Arrow divides a CSV file into cells."""
+    """Say to Arrow how a CSV file is divided into cells."""
     return arrow_csv.ParseOptions(newlines_in_values=True, delimiter=delimiter)
 
 
 def _read_csv(source: Path | bytes, texts: Collection[str], delimiter: str = ",") -> Any:
-    """Arrow table of a CSV file; ``texts`` are names and patterns of columns that are text."""
+    """Read a CSV file; ``texts`` are names and patterns of columns that are text."""
     table = _parse_csv(source, texts, delimiter)
     _check_separator(table.column_names, delimiter)
     # Arrow takes names only. A column that fits a pattern and was read as numbers is read again, as text.
@@ -582,7 +581,7 @@ def _read_csv(source: Path | bytes, texts: Collection[str], delimiter: str = ","
 
 
 def _parse_csv(source: Path | bytes, texts: Collection[str], delimiter: str) -> Any:
-    """Arrow table of a CSV file; where Arrow fails, an error that names the first line that is wrong."""
+    """Parse a CSV file; if Arrow fails, raise an error that names the first wrong line."""
     options = arrow_csv.ReadOptions(block_size=_block(source))
     types = arrow_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
     try:
@@ -605,7 +604,7 @@ def _parse_csv(source: Path | bytes, texts: Collection[str], delimiter: str) -> 
 
 
 def _check_separator(names: Sequence[str], delimiter: str) -> None:
-    """Refuse a header without commas that has another separator."""
+    """Raise an error if the header shows a separator other than a comma."""
     if len(names) != 1 or delimiter != ",":
         return
     separator = next((mark for mark in (";", "\t", "|") if mark in names[0]), None)
@@ -621,7 +620,7 @@ def _check_separator(names: Sequence[str], delimiter: str) -> None:
 
 
 def _decode(source: Path | bytes) -> str:
-    """Text of a file; an error that names the first line that is not UTF-8."""
+    """Return the text of a file; raise an error that names the first line that is not UTF-8."""
     content = _content(source)
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataFileError("its text is UTF-16; save it as UTF-8.")
@@ -638,7 +637,7 @@ def _decode(source: Path | bytes) -> str:
 
 
 def _check_rows(text: str, delimiter: str) -> None:
-    """Refuse the first row of a CSV file with too many or too few cells."""
+    """Raise an error for the first row of a CSV file with too many or too few cells."""
     delimiters = "commas"
     if delimiter == "\t":
         delimiters = "tabs"
@@ -661,7 +660,7 @@ class CsvRecord(NamedTuple):
 
 
 def csv_records(text: str, delimiter: str) -> list[CsvRecord]:
-    """The records of a CSV file; a text in quotes may hold line breaks."""
+    """Return the records of a CSV file; a text in quotes may contain line breaks."""
     lines = list(io.StringIO(text, newline=""))
     records = []
     n_read = 0
@@ -682,7 +681,7 @@ def csv_records(text: str, delimiter: str) -> list[CsvRecord]:
 
 
 def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
-    """Arrow table of a list of objects, of an object with such a list or of equally long lists.
+    """Read a list of objects, an object with such a list, or an object of equally long lists.
 
     A file of JSON lines is often named .json, too.
     """
@@ -712,7 +711,7 @@ def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:
 
 
 def _rows_of(content: Any) -> list[dict[str, Any]] | None:
-    """The rows of a JSON value: a list of objects, or one of the shapes that stand for it; None if none."""
+    """Return the rows of a JSON value as a list of objects; None if it does not hold a table."""
     if _is_rows(content):
         rows: list[dict[str, Any]] = content
         return rows
@@ -733,7 +732,7 @@ def _rows_of(content: Any) -> list[dict[str, Any]] | None:
 
 
 def _is_by_column(content: dict[str, Any]) -> bool:
-    """Whether an object has equally long lists of values, and not one list of objects."""
+    """Return whether an object has equally long lists of values, and not one list of objects."""
     values = list(content.values())
     if not values or not _are_all(values, list):
         return False
@@ -743,7 +742,7 @@ def _is_by_column(content: dict[str, Any]) -> bool:
 
 
 def _is_by_index(content: dict[str, Any]) -> bool:
-    """Whether an object has objects with the same numbers as keys: ``{column: {"0": value, ...}}``."""
+    """Return whether an object maps columns to ``{"0": value, ...}``, all with the same keys."""
     columns = list(content.values())
     if not columns or not _are_all(columns, dict):
         return False
@@ -754,22 +753,22 @@ def _is_by_index(content: dict[str, Any]) -> bool:
 
 
 def _is_rows(value: Any) -> bool:
-    """Whether a value is a list of objects."""
+    """Return whether a value is a list of objects."""
     return isinstance(value, list) and _are_all(value, dict)
 
 
 def _are_all(values: Iterable[Any], kind: type) -> bool:
-    """Whether all values are of a type; also if there are none."""
+    """Return whether all values are of a type; also if there are none."""
     return all(isinstance(value, kind) for value in values)
 
 
 def table_of_objects(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Arrow table of objects; keys that one of them lacks are empty."""
+    """Make an Arrow table of objects; keys that one of them lacks are empty."""
     return pa.table({name: infer_array(values) for name, values in _columns_of(rows).items()})
 
 
 def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
-    """Arrow table of a file with one JSON object per line; a key that a line lacks is empty there."""
+    """Read a file with one JSON object per line; a key that a line lacks is empty there."""
     try:
         first = json.loads(_first_line(source))
         # Arrow would read texts such as dates as dates.
@@ -789,7 +788,7 @@ def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
 
 
 def _first_line(source: Path | bytes) -> bytes:
-    """The first line of a file that is not empty; nothing if there is none."""
+    """Return the first line of a file that is not empty, or no bytes."""
     if isinstance(source, bytes):
         return _first_filled(io.BytesIO(source))
     with open(source, "rb") as lines:
@@ -804,7 +803,7 @@ def _first_filled(lines: Iterable[bytes]) -> bytes:
 
 
 def read_objects(source: Path | bytes) -> list[dict[str, Any]]:
-    """The objects of a file with one JSON object per line; any other line is refused."""
+    """Return the objects of a file with one JSON object per line; any other line is an error."""
     objects = []
     for number, line in enumerate(_decode(source).split("\n"), start=1):
         if line.strip():
@@ -813,7 +812,7 @@ def read_objects(source: Path | bytes) -> list[dict[str, Any]]:
 
 
 def _parse_line(number: int, line: str) -> dict[str, Any]:
-    """The object of a line; ``number`` is that of the line, for messages."""
+    """Return the object of a line; ``number`` is its number, for messages."""
     reason = ""
     try:
         value = json.loads(line, object_pairs_hook=unique_keys)
@@ -833,7 +832,7 @@ def _parse_line(number: int, line: str) -> dict[str, Any]:
 
 
 def unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of keys and values, refused if it has a key twice: nobody knows which value is meant.
+    """Make an object of keys and values; raise an error if a key appears twice.
 
     >>> unique_keys([("small", 1), ("large", 0)])
     {'small': 1, 'large': 0}
@@ -851,10 +850,10 @@ def unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def infer_array(values: list[Any]) -> Any:
-    """An Arrow array of any values: numbers if all are numbers or booleans, otherwise what Arrow infers.
+    """Make an Arrow array of Python values that need not have one type.
 
-    Values that have no common type become texts. Fields of objects, and of objects in lists, are inferred
-    one by one.
+    Numbers and booleans together become numbers; values that have no common type become texts. Objects
+    become structures, whose fields are inferred one by one in the same way, also within lists.
 
     Parameters
     ----------
@@ -864,17 +863,18 @@ def infer_array(values: list[Any]) -> Any:
     Returns
     -------
     pyarrow.Array
-        As many values.
+        The values, in the same order.
 
     Examples
     --------
     >>> infer_array([1, True, None]).to_pylist(), infer_array([1, "two"]).to_pylist()
     ([1.0, 1.0, None], ['1', 'two'])
     """
-    known = [value for value in values if value is not None]
-    types = set(map(type, known))
+    present = [value for value in values if value is not None]
+    types = set(map(type, present))
     try:
         if bool in types and len(types) > 1 and types <= {bool, int, float}:
+            # Arrow does not convert booleans among numbers.
             return pa.array([_float(value) for value in values])
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -882,7 +882,7 @@ def infer_array(values: list[Any]) -> Any:
         pass
     if types == {dict}:
         return _infer_objects(values)
-    if types == {list} and _hold_objects(known):
+    if types == {list} and _hold_objects(present):
         return _infer_lists_of_objects(values)
     return pa.array([_as_text(value) for value in values], pa.string())
 
@@ -894,7 +894,7 @@ def _float(value: Any) -> float | None:
 
 
 def _hold_objects(lists: list[list[Any]]) -> bool:
-    """Whether all entries of all lists are objects."""
+    """Return whether all entries of all lists are objects."""
     for entries in lists:
         if not _are_all(entries, dict):
             return False
@@ -902,16 +902,16 @@ def _hold_objects(lists: list[list[Any]]) -> bool:
 
 
 def _infer_objects(values: list[dict[str, Any] | None]) -> Any:
-    """An Arrow array of objects whose fields are inferred one by one."""
+    """Make an Arrow array of objects whose fields are inferred one by one."""
     columns = _columns_of([value or {} for value in values])
     # Fields of a missing object are missing, too; only those of the others count.
-    arrays = [infer_array(column) for column in columns.values()]
+    arrays = list(map(infer_array, columns.values()))
     is_missing = pa.array([value is None for value in values])
     return pa.StructArray.from_arrays(arrays, list(columns), mask=is_missing)
 
 
 def _infer_lists_of_objects(values: list[list[dict[str, Any]] | None]) -> Any:
-    """An Arrow array of lists of objects whose fields are inferred one by one."""
+    """Make an Arrow array of lists of objects whose fields are inferred one by one."""
     entries: list[dict[str, Any]] = []
     # List i has the entries from offset i to offset i + 1; a missing list has none.
     offsets = [0]
@@ -922,7 +922,7 @@ def _infer_lists_of_objects(values: list[list[dict[str, Any]] | None]) -> Any:
 
 
 def _as_text(value: Any) -> str | None:
-    """A value as text; objects and numbers as JSON."""
+    """Return a value as text; objects and numbers as JSON."""
     if isinstance(value, str | None):
         return value
     return json.dumps(value, ensure_ascii=False)
@@ -932,7 +932,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def choose_columns(parameter: str, named: str | Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Columns named by a list, or by comma-separated names and patterns such as ``"age, f_*"``.
+    """Return the columns that a list names, or comma-separated names and patterns such as ``"age, f_*"``.
 
     ``parameter`` is the one that names them, for error messages.
     """
@@ -958,7 +958,7 @@ def choose_columns(parameter: str, named: str | Sequence[str], columns: Sequence
 
 
 def _unknown_column(parameter: str, name: str, columns: Sequence[str]) -> DataFileError:
-    """The error for a name that no column has."""
+    """Return the error for a name that no column has."""
     hint = f"; found {listed(columns)}."
     similar = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
     if similar:
@@ -968,45 +968,45 @@ def _unknown_column(parameter: str, name: str, columns: Sequence[str]) -> DataFi
 
 
 def is_numeric(kind: Any) -> bool:
-    """Whether an Arrow type holds numbers; booleans count as numbers."""
+    """Return whether an Arrow type holds numbers; booleans count as numbers."""
     types = pa.types
     tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return any(fits(kind) for fits in tests)
 
 
 def is_scalar(kind: Any) -> bool:
-    """Whether an Arrow type is a number or a text."""
+    """Return whether an Arrow type is a number or a text."""
     return is_numeric(kind) or is_string(kind)
 
 
 def is_string(kind: Any) -> bool:
-    """Whether an Arrow type is text."""
+    """Return whether an Arrow type is text."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
 def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list, of any length or of a fixed one."""
+    """Return whether an Arrow type is a list, of any length or of a fixed one."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is text, or a list of texts."""
+    """Return whether an Arrow type is text, or a list of texts."""
     return is_string(kind) or (is_list(kind) and is_string(kind.value_type))
 
 
 def text_columns(schema: Any) -> list[str]:
-    """Names of the columns that are text, or lists of texts."""
+    """Return the names of the columns that are text, or lists of texts."""
     return columns_of_type(schema, is_text)
 
 
 def columns_of_type(schema: Any, fits: Callable[[Any], bool]) -> list[str]:
-    """Names of the columns of a table, or of the fields of an object, whose type fits."""
+    """Return the names of the columns of a table, or of the fields of an object, whose type fits."""
     return [field.name for field in schema if fits(field.type)]
 
 
 def names_except(names: Iterable[str], left_out: Collection[str | None]) -> list[str]:
-    """Names without those that are left out, in their order.
+    """Return names without those that are left out, in their order.
 
     >>> names_except(["prompt", "score", "id"], {"score"})
     ['prompt', 'id']
@@ -1015,7 +1015,7 @@ def names_except(names: Iterable[str], left_out: Collection[str | None]) -> list
 
 
 def column_kind(kind: Any) -> str:
-    """What an Arrow type holds, however it is stored: files of a dataset may store it differently."""
+    """Say what an Arrow type holds, however it is stored: files of a dataset may store it differently."""
     if is_numeric(kind):
         return "numbers"
     if is_string(kind):
@@ -1031,7 +1031,7 @@ def column_kind(kind: Any) -> str:
 
 
 def numbers(name: str, column: Any, truths: bool = False) -> Any:
-    """A column as a float array, NaN where it is empty; float32 stays float32.
+    """Return a column as a float array, NaN where it is empty; float32 stays float32.
 
     Texts count as numbers where all of them are: "0.5", "True", "nan", "", and with ``truths`` "yes" and
     "no" and the other words in TRUTHS.
@@ -1060,7 +1060,7 @@ def numbers(name: str, column: Any, truths: bool = False) -> Any:
 
 
 def _no_numbers(name: str, column: Any, truths: bool) -> DataFileError:
-    """The error for a column that must hold numbers, or with ``truths`` words for right and wrong."""
+    """Return the error for a column that must hold numbers, or with ``truths`` also yes and no."""
     allowed = "numbers, such as 0.5 or 1"
     words: Collection[str] = ()
     if truths:
@@ -1079,7 +1079,7 @@ def _no_numbers(name: str, column: Any, truths: bool) -> DataFileError:
 
 
 def parse_numbers(column: Any, truths: bool = False) -> Any:
-    """Numbers of a column of texts; None where one of the texts is not a number."""
+    """Convert a column of texts to numbers; None if one of the texts is not a number."""
     words = {"true": 1.0, "false": 0.0, "": None, "none": None, "null": None, "n/a": None}
     if truths:
         words |= TRUTHS
@@ -1096,7 +1096,7 @@ def parse_numbers(column: Any, truths: bool = False) -> Any:
 
 
 def number_matrix(table: Any, names: Sequence[str]) -> NDArray[Any]:
-    """Columns of numbers side by side; float32 if all of them are."""
+    """Return columns of numbers side by side (n_rows, n_columns); float32 if all of them are."""
     dtype: type[np.floating[Any]] = np.float64
     if all(table.schema.field(name).type == pa.float32() for name in names):
         dtype = np.float32
@@ -1107,7 +1107,7 @@ def number_matrix(table: Any, names: Sequence[str]) -> NDArray[Any]:
 
 
 def first_text(column: Any, words: Collection[str] = ()) -> Any:
-    """First value of a column that is neither a number nor one of some words."""
+    """Return the first value of a column that is neither a number nor one of ``words``."""
     for value in column.drop_null().to_pylist():
         if not is_number(value) and str(value).strip().lower() not in words:
             return value
@@ -1115,7 +1115,7 @@ def first_text(column: Any, words: Collection[str] = ()) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, perhaps as text."""
+    """Return whether a value is a number, perhaps as text."""
     try:
         float(value)
         return True
@@ -1127,23 +1127,23 @@ def is_number(value: Any) -> bool:
 
 
 def unreadable(suffix: str, error: Exception) -> DataFileError:
-    """The error to raise where Arrow cannot read a file."""
+    """Return the error to raise if Arrow cannot read a file."""
     return DataFileError(f"it is not a readable {suffix} file, or it is cut off ({reason(error)}).")
 
 
 def reason(error: Exception) -> str:
-    """The reason of an error, as a part of a sentence."""
+    """Return the reason of an error, as a part of a sentence."""
     text = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
     return shown(text.splitlines()[0].rstrip(".")[:200])
 
 
 def shown(address: str) -> str:
-    """An address without user name and password."""
+    """Return an address without user name and password."""
     return re.sub(r"://[^/\s@]*@", "://", address)
 
 
 def short(value: object) -> str:
-    """A value for a message, cut at 60 characters."""
+    """Return a value for a message, cut at 60 characters."""
     text = repr(value)
     if len(text) <= 60:
         return text

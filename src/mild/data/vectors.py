@@ -18,7 +18,7 @@ VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 
 
 def find_vectors(table: Any) -> str | None:
-    """A column of vectors by its name: lists of numbers, bytes, or JSON; None if there is none."""
+    """Return a column of vectors with a usual name: lists of numbers, bytes or JSON; None without one."""
     for name in VECTOR_NAMES:
         if name not in table.column_names:
             continue
@@ -33,7 +33,7 @@ def find_vectors(table: Any) -> str | None:
 
 
 def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> FloatArray:
-    """Vectors of equal length, finite, as (n_samples, n_features) float32.
+    """Read vectors as (n_samples, n_features) float32; all must be finite and equally long.
 
     A CSV holds them as JSON: ``"[0.5, 1.0]"``. ``row_numbers`` are the row numbers in the file, where they
     differ from those of the table.
@@ -64,7 +64,7 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
 
 
 def _common_length(name: str, column: Any, row_numbers: IntArray | None) -> int:
-    """The length that all vectors of a column have."""
+    """Return the length that all vectors of a column have; raise an error if they differ."""
     lengths = np.concatenate([vector_lengths(chunk) for chunk in column.chunks])
     odd_rows = np.flatnonzero((lengths != lengths[0]) | (lengths == 0))
     if odd_rows.size:
@@ -79,7 +79,7 @@ def _common_length(name: str, column: Any, row_numbers: IntArray | None) -> int:
 
 
 def no_vectors(name: str, kind: Any) -> DataFileError:
-    """The error for a column whose type cannot hold vectors."""
+    """Return the error for a column whose type cannot hold vectors."""
     return DataFileError(
         f"vectors must be lists of numbers, or float32 as fixed-size binary; column {name!r} holds {kind}.",
         parameter="vectors",
@@ -87,7 +87,7 @@ def no_vectors(name: str, kind: Any) -> DataFileError:
 
 
 def vector_lengths(array: Any) -> NDArray[Any]:
-    """Length of each vector of a column; 0 where there is none."""
+    """Return the length of each vector of a column; 0 if it is missing."""
     import pyarrow.compute as pc
 
     if pa.types.is_fixed_size_binary(array.type):
@@ -98,7 +98,7 @@ def vector_lengths(array: Any) -> NDArray[Any]:
 
 
 def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
-    """Vectors (n, width), all of this width or null, without a copy where Arrow holds them side by side.
+    """Return vectors as a matrix (n, width), without a copy if Arrow stores them side by side.
 
     Rows that are null hold anything; nulls within a row are NaN.
     """
@@ -123,14 +123,14 @@ def vector_matrix(array: Any, width: int, single: bool = True) -> NDArray[Any]:
 
 
 def _is_vector(kind: Any) -> bool:
-    """Whether an Arrow type holds vectors; lists of booleans are none."""
+    """Return whether an Arrow type holds vectors; lists of booleans do not count."""
     if is_list(kind) and pa.types.is_boolean(kind.value_type):
         return False
     return column_kind(kind) == "vectors"
 
 
 def _parse(name: str, column: Any, row_numbers: IntArray | None) -> Any:
-    """A column of lists of numbers, from one of texts that are JSON."""
+    """Parse a column of JSON texts into lists of numbers."""
     rows = []
     for row, text in enumerate(column.to_pylist()):
         try:

@@ -1,4 +1,7 @@
-"""Writing columns, tables of outcomes and parts of files: whole or not at all, never over another file."""
+"""Writing columns, tables of outcomes, and the two parts of a file that is split.
+
+Files are written completely or not at all, and an existing file is replaced only if the caller says so.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ Columns = Mapping[str, Any]
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Refuse a path that could not be written at the end, before any work is done.
+    """Check that a file can be written at a path; called before long work whose result is written there.
 
     Parameters
     ----------
@@ -72,16 +75,17 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 
 
 def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Write columns of equal length to a .csv, .parquet or .jsonl file, under its name only when done.
+    """Write columns of equal length to a .csv, .parquet or .jsonl file.
 
-    Lists stand as JSON in a .csv. What is not finite is null in a .jsonl.
+    The file has its name only when it is complete. In a .csv, lists are written as JSON; in a .jsonl,
+    numbers that are not finite are null.
 
     Parameters
     ----------
     columns : dict of str to array-like
-        Name -> values.
+        Values by the name of their column.
     path : str or path-like
-        The file.
+        The file, whose suffix says the format.
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -102,6 +106,7 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     target = check_output(path, overwrite)
     table = pa.table(dict(columns))
     try:
+        # Written under a temporary name, which becomes the target when the file is complete.
         with replacing(target) as file:
             if target.suffix.lower() == ".csv":
                 write_csv(columns, file)
@@ -117,10 +122,10 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
 def write_batches(
     path: str | os.PathLike[str], schema: Any, batches: Iterable[Any], overwrite: bool = False
 ) -> int:
-    """Write batches of rows one by one to a file, under its name only when all are written.
+    """Write batches of rows to a file one by one, so that they need not fit in memory together.
 
-    A file that ends in .csv or .jsonl is of that kind, any other is parquet. Nothing is read from
-    ``batches`` if the file cannot be written.
+    The file has its name only when it is complete. A name that ends in .csv or .jsonl says the format; any
+    other file is parquet. Nothing is read from ``batches`` if the file cannot be written.
 
     Parameters
     ----------
@@ -136,7 +141,7 @@ def write_batches(
     Returns
     -------
     int
-        Number of rows.
+        Number of rows written.
 
     Examples
     --------
@@ -164,7 +169,7 @@ def write_batches(
 
 @contextmanager
 def _batch_writer(target: Path, file: IO[bytes], schema: Any) -> Iterator[Callable[[Any], None]]:
-    """What writes a batch of rows to an open file, in the format of its name."""
+    """Return a function that writes a batch of rows to an open file, in the format of its name."""
     suffix = target.suffix.lower()
     if suffix == ".csv":
         write_csv(_columns_of(schema.empty_table()), file)
@@ -177,7 +182,7 @@ def _batch_writer(target: Path, file: IO[bytes], schema: Any) -> Iterator[Callab
 
 
 def _columns_of(rows: Any) -> Columns:
-    """Name -> column of an Arrow table or batch."""
+    """Return the columns of an Arrow table or batch by name."""
     return dict(zip(rows.schema.names, rows.columns, strict=True))
 
 
@@ -207,7 +212,7 @@ def _as_json(value: Any) -> str | None:
 
 
 def _json_values(column: Any) -> list[Any]:
-    """Values of a column as JSON has them: dates as text, None for what is not finite."""
+    """Return the values of a column as JSON can hold them: dates as text, None for what is not finite."""
     if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     elif pa.types.is_floating(column.type):
@@ -221,13 +226,15 @@ def _json_values(column: Any) -> list[Any]:
 def write_outcomes(
     table: OutcomeTable, path: str | os.PathLike[str], overwrite: bool = False
 ) -> Path:
-    """Write outcomes to a .parquet, .csv or .jsonl file in the wide format, whole or not at all.
+    """Write a table of outcomes to a .parquet, .csv or .jsonl file in the wide format.
 
-    The query is column ``prompt``, choices included; vectors are ``embedding``; then the other columns;
-    then ``correct__<model>`` where scores are 0 and 1 and ``score__<model>`` where they are not,
-    ``cost__<model>`` in dollars and ``latency_ms__<model>``. A column of the source that is called
-    ``prompt`` or ``embedding`` but is not the query or the vectors gets ``_of_source`` behind its
-    name.
+    Its columns are, in this order,
+
+    - ``prompt``: the query, with its choices; ``embedding``: the vectors;
+    - the other columns of the table; one that is called ``prompt`` or ``embedding`` is renamed
+      ``<column>_of_source``;
+    - ``correct__<model>`` if all scores are 0 or 1, else ``score__<model>``; ``cost__<model>`` in dollars;
+      ``latency_ms__<model>``.
 
     Parameters
     ----------
@@ -278,12 +285,12 @@ class FilePart:
 
     @property
     def contents(self) -> str:
-        """What the file holds, in words."""
+        """The numbers of rows and queries, in words."""
         rows = counted(self.rows, "row")
         return f"{rows}, {counted(self.queries, 'different query', 'different queries')}"
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the fields, ready for JSON."""
         return {"file": str(self.file), "rows": self.rows, "queries": self.queries}
 
 
@@ -298,11 +305,12 @@ class FileSplit:
     test : FilePart
         The file to test on.
     left_out : int
-        Number of rows in neither file, because their query or group is in the past.
+        Number of rows in neither file: after a split in time, test rows whose query or group also occurs in
+        the training rows.
     split_column : str or None, default=None
-        Column of the table that says which rows are for training; None if there is none.
+        Column of the source that already divided its rows into parts; None if there is none.
     renamed_to : str or None, default=None
-        Its name in the two files.
+        The name of that column in the two files.
     """
 
     train: FilePart
@@ -335,7 +343,7 @@ class FileSplit:
         return sentences
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """Return the fields, ready for JSON."""
         return {
             "train": self.train.as_dict(),
             "test": self.test.as_dict(),
@@ -357,13 +365,13 @@ def split_file(
     overwrite: bool = False,
     query: str | Sequence[str] | None = None,
 ) -> FileSplit:
-    """Divide the rows of a file into one file to train on and one to test on.
+    """Divide the rows of a file into a file to train on and a file to test on.
 
-    The rows are those of ``OutcomeTable.split``: equal queries are never on both sides. They are written as
-    they stand in the file, in its format: ``log.csv`` becomes ``log.train.csv`` and ``log.test.csv``. What
-    is neither .parquet, .csv, .tsv, .json nor .jsonl is written as .parquet. A column that divides the rows
-    already, such as ``split``, is called ``original_split`` in the two files: other functions would use
-    a part of the rows only.
+    Equal queries are always in the same file, as in ``OutcomeTable.split``. Rows are copied unchanged, in
+    the format of the source: ``log.csv`` becomes ``log.train.csv`` and ``log.test.csv``. A source that is
+    neither .parquet, .csv, .tsv, .json nor .jsonl becomes two .parquet files. If the source has a column
+    that already divides its rows, such as ``split``, that column is renamed ``original_split``: otherwise
+    functions that read the files would use a part of their rows only.
 
     Parameters
     ----------
@@ -396,34 +404,48 @@ def split_file(
     options = ReadArguments(query=query)
     check_options(options)
     source = _only_file(file)
+    train_file, test_file, part_format = _output_files(source, out, overwrite)
+    # Errors that are raised in this block name the file.
     with naming(source):
-        stem, suffix, kind = _name_parts(source)
-    folder = source.parent
-    if out is not None:
-        folder = Path(out)
-        _make_folder(folder)
-    train_file = folder / f"{stem}.train{suffix}"
-    test_file = folder / f"{stem}.test{suffix}"
-    check_free(train_file, overwrite)
-    check_free(test_file, overwrite)
-    with naming(source):
-        table = read_table(source, options.texts())
-        rows, query_numbers = _rows_to_split(table, options)
-        split = rows.split_rows(test_size, groups=groups, time=time, random_state=random_state)
-        file_rows = _file_rows(source, kind, table)
-        split_column, new_name = _split_names(table)
+        source_table = read_table(source, options.texts())
+        outcomes, query_of_row = _table_to_split(source_table, options)
+        split = outcomes.split_rows(test_size, groups=groups, time=time, random_state=random_state)
+        file_rows = _file_rows(source, part_format, source_table)
+        split_column, new_name = _existing_split(source_table)
         if split_column is not None and new_name is not None:
             file_rows = file_rows.renamed(split_column, new_name)
     train_content = file_rows.content(split.train)
     test_content = file_rows.content(split.test)
     _write_both(train_file, train_content, test_file, test_content)
+    n_train_queries = len(np.unique(query_of_row[split.train]))
+    n_test_queries = len(np.unique(query_of_row[split.test]))
     return FileSplit(
-        FilePart(train_file, len(split.train), len(np.unique(query_numbers[split.train]))),
-        FilePart(test_file, len(split.test), len(np.unique(query_numbers[split.test]))),
+        FilePart(train_file, len(split.train), n_train_queries),
+        FilePart(test_file, len(split.test), n_test_queries),
         split.dropped,
         split_column,
         new_name,
     )
+
+
+def _output_files(
+    source: Path, folder: str | os.PathLike[str] | None, overwrite: bool
+) -> tuple[Path, Path, str]:
+    """Return the two files into which a file is divided, and their format as a suffix such as ``.csv``.
+
+    Both paths must be free unless ``overwrite``; the folder is made if it does not exist.
+    """
+    with naming(source):
+        stem, suffix, part_format = _name_parts(source)
+    output_folder = source.parent
+    if folder is not None:
+        output_folder = Path(folder)
+        _make_folder(output_folder)
+    train_file = output_folder / f"{stem}.train{suffix}"
+    test_file = output_folder / f"{stem}.test{suffix}"
+    check_free(train_file, overwrite)
+    check_free(test_file, overwrite)
+    return train_file, test_file, part_format
 
 
 def _write_both(
@@ -442,8 +464,8 @@ def _write_both(
         raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
 
 
-def _split_names(table: Any) -> tuple[str | None, str | None]:
-    """The column by which other functions would use a part of the rows, and a name that is free."""
+def _existing_split(table: Any) -> tuple[str | None, str | None]:
+    """Return a column that already divides the rows, and a free name for it; None for both without one."""
     split = find_split(table)
     if split is None or split.name not in table.column_names:
         return None, None
@@ -453,8 +475,8 @@ def _split_names(table: Any) -> tuple[str | None, str | None]:
     return split.name, new_name
 
 
-def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
-    """The rows of an Arrow table, and for each the number of its query."""
+def _table_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
+    """Return an OutcomeTable that can be split like an Arrow table, and the number of each row's query."""
     texts = [""] * table.num_rows
     vectors = None
     if options.query is None and is_number_table(table):
@@ -467,7 +489,7 @@ def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, In
         has_texts = any(texts)
         if vector_column is not None and not has_texts:
             vectors = read_vectors(table, vector_column)
-    # The score of a made-up expert: only queries, vectors and columns count for a split.
+    # A table needs an expert: this one is made up, since a split uses queries, vectors and columns only.
     scores = np.zeros((table.num_rows, 1))
     rows = OutcomeTable(texts, ["any"], scores, None, None, columns=table, vectors=vectors)
     if has_texts:
@@ -476,7 +498,7 @@ def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, In
 
 
 def _only_file(source: str | os.PathLike[str]) -> Path:
-    """The file of a source that is one; several, a folder and the standard input are refused."""
+    """Return the file of a source; several files, a folder or the standard input are an error."""
     is_stdin = os.fspath(source) == STDIN
     files = []
     if not is_stdin:
@@ -495,7 +517,11 @@ def _only_file(source: str | os.PathLike[str]) -> Path:
 
 
 def _name_parts(file: Path) -> tuple[str, str, str]:
-    """Name without suffixes, the suffixes of the two files, and the kind of the file."""
+    """Return the name of a file without suffix, the suffix of its parts, and the format of the parts.
+
+    >>> _name_parts(Path("log.csv.gz")), _name_parts(Path("log.feather"))
+    (('log', '.csv.gz', '.csv'), ('log', '.parquet', '.parquet'))
+    """
     ending = file.suffix
     if ending.lower() == ".gz":
         ending = "".join(file.suffixes[-2:])
@@ -519,14 +545,14 @@ def _make_folder(folder: Path) -> None:
 
 
 class _FileRows(Protocol):
-    """The rows of a file, as they are written in it."""
+    """The rows of a file in the form in which they are copied into other files."""
 
     def content(self, rows: IntArray) -> bytes:
-        """A file with some of the rows."""
+        """Return the bytes of a file with the rows of these numbers."""
         ...
 
     def renamed(self, name: str, new_name: str) -> _FileRows:
-        """The same rows with another name of a column."""
+        """Return the same rows with a column renamed."""
         ...
 
 
@@ -592,7 +618,7 @@ class _JsonRows:
 
 
 def _renamed_key(record: dict[str, Any], name: str, new_name: str) -> dict[str, Any]:
-    """A JSON object with another name of a key, in its place."""
+    """Return a JSON object with a key renamed, in the same order."""
     renamed = {}
     for key, value in record.items():
         if key == name:
@@ -602,7 +628,7 @@ def _renamed_key(record: dict[str, Any], name: str, new_name: str) -> dict[str, 
 
 
 def _renamed_header(header: str, delimiter: str, name: str, new_name: str) -> str:
-    """The header of a CSV file with another name of a column."""
+    """Return the header of a CSV file with a column renamed."""
     byte_order_mark = ""
     if header.startswith("\ufeff"):
         byte_order_mark = "\ufeff"
@@ -614,7 +640,7 @@ def _renamed_header(header: str, delimiter: str, name: str, new_name: str) -> st
 
 
 def _file_rows(file: Path, kind: str, table: Any) -> _FileRows:
-    """The rows of a file that was read as ``table``."""
+    """Return the rows of a file that was read as ``table``; ``kind`` is the format of its parts."""
     is_compressed = file.suffix.lower() == ".gz"
     if kind == ".parquet":
         if table_suffix(file) == ".parquet" and not is_compressed:
@@ -642,17 +668,17 @@ def _file_rows(file: Path, kind: str, table: Any) -> _FileRows:
 
 
 def _line_rows(text: str) -> _TextRows:
-    """The rows of a file with one JSON object per line."""
+    """Return the rows of a file with one JSON object per line."""
     byte_order_mark = ""
     if text.startswith("\ufeff"):
         byte_order_mark = "\ufeff"
-    # Of all line breaks of Unicode only this one ends a line: the others may stand in a text.
+    # Not splitlines(): other line breaks of Unicode may be part of a text.
     lines = io.StringIO(text.removeprefix(byte_order_mark), newline="\n")
     return _TextRows(byte_order_mark, [line for line in lines if line.strip()])
 
 
 def _json_rows(text: str) -> _TextRows | _JsonRows:
-    """The rows of a list of objects, or of JSON lines in a file that is named .json."""
+    """Return the rows of a list of objects, or of JSON lines in a file that is named .json."""
     try:
         value = json.loads(text.removeprefix("\ufeff"))
     except ValueError:
@@ -666,7 +692,7 @@ def _json_rows(text: str) -> _TextRows | _JsonRows:
 
 
 def _csv_rows(text: str, kind: str) -> _TextRows:
-    """The header of a CSV file, and its records as they are written, line breaks in quotes included."""
+    """Return the rows of a CSV file; line breaks in quotes do not end a row."""
     delimiter = DELIMITERS[kind]
     header, *records = csv_records(text, delimiter)
     return _TextRows(header.text, [record.text for record in records], delimiter)

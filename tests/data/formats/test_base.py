@@ -31,6 +31,6 @@ def test_a_unit_is_a_part_of_a_name():
 
 def test_some_experts_of_a_layout_keep_their_columns():
     layout = Layout("wide", {"a": "s_a", "b": "s_b"}, {"a": "p_a"}, {"b": "l_b"})
-    part = layout.of(["b"])
+    part = layout.select_experts(["b"])
     assert (part.scores, part.prices, part.latencies) == ({"b": "s_b"}, {}, {"b": "l_b"})
-    assert layout.taken == {"s_a", "s_b", "p_a", "l_b"}
+    assert layout.outcome_columns == {"s_a", "s_b", "p_a", "l_b"}

@@ -55,7 +55,7 @@ __all__ = [
 
 
 def outcomes_file() -> Path:
-    """A table of outcomes: 1,500 questions, asked of two small language models and of rules.
+    """Return the file of a table of outcomes: 1,500 questions, two small language models and rules.
 
     SmolLM2-135M and Gemma-3-270M, both behind llama.cpp on one thread, and a rule-based solver answered
     each of them; ``scripts/`` has what was run, ``scripts/make_questions.py`` the questions. Latencies
@@ -78,7 +78,7 @@ def outcomes_file() -> Path:
 
 
 def load_outcomes(where: Where = None) -> OutcomeTable:
-    """The table of ``outcomes_file``.
+    """Read the table of ``outcomes_file``.
 
     Parameters
     ----------
@@ -96,5 +96,5 @@ def load_outcomes(where: Where = None) -> OutcomeTable:
     OutcomeTable(1,500 queries, 3 experts: gemma3, rules, smollm2, with prices, latencies)
     """
     table = read_outcomes(outcomes_file(), where=where)
-    words = table.explanation.partition(": ")[2]
-    return replace(table, explanation=f"the table that comes with mild: {words}")
+    contents = table.explanation.partition(": ")[2]
+    return replace(table, explanation=f"the table that comes with mild: {contents}")

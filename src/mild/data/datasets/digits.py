@@ -16,11 +16,12 @@ from mild.core.costs import cost_matrix
 from mild.data.datasets.synthetic import RoutingData
 from mild.errors import check_option
 
-#: Classes that each expert knows: the first so many, the next so many, and so on.
+#: Number of classes that each expert knows: the first expert the first so many digits, and so on.
 SETUPS = {"I": (7, 2, 1), "II": (5, 2, 2, 1), "III": (4, 2, 2, 1, 1), "severe": (9, 1)}
 EXPERTS = ("synthetic", "real")
 COSTS = ("error", "error+coverage")
 N_CLASSES = 10
+#: Share of the training rows of other classes from which a real expert learns.
 OTHERS_FRACTION = 0.01
 
 
@@ -60,27 +61,31 @@ def digits_scenario(
     test_size: float = 0.5,
     random_state: int = 0,
 ) -> DigitsScenario:
-    """Digits with one of the paper's expert setups.
+    """Load handwritten digits with simulated experts, in one of the paper's setups.
 
-    In the setups "I" (7-2-1), "II" (5-2-2-1), "III" (4-2-2-1-1) and "severe" (9-1) experts know so many
-    classes each, in the order of the digits. "real" experts are logistic regressions trained on the
-    training half: all of their own classes, 1 % of every other class, at least one sample of each. Their
-    costs on the training half are therefore optimistic, as in the paper. The cost "error+coverage" adds to
-    each expert the share of the classes that it knows: 0.7, 0.2, 0.1 in I. The split is stratified.
+    Each of the ten classes is known by one expert: in setup "I" the first expert knows the digits 0 to 6,
+    the second 7 and 8, and the third 9.
 
-    Departs from the paper: digits of 8 x 8 pixels, divided by 16, in place of CIFAR and SVHN; the
-    paper shows the severe setup with real experts and error only.
+    - "synthetic" experts are right on the classes that they know, and guess among all ten on the others.
+    - "real" experts are logistic regressions. Each learns from all training rows of the classes that it
+      knows, and from 1 % of those of every other class, at least one row. Their costs on the training part
+      are therefore optimistic, as in the paper.
+
+    Two things differ from the paper: the inputs are digits of 8 x 8 pixels in place of CIFAR and SVHN; and
+    the paper shows the setup "severe" with real experts and the cost "error" only.
 
     Parameters
     ----------
     setup : {"I", "II", "III", "severe"}, default="I"
-        How many classes each expert knows.
+        Number of classes that each expert knows: 7-2-1 in "I", 5-2-2-1 in "II", 4-2-2-1-1 in "III" and
+        9-1 in "severe".
     experts : {"synthetic", "real"}, default="synthetic"
         How the experts answer.
     cost : {"error", "error+coverage"}, default="error"
-        What asking an expert costs.
+        The cost of a wrong answer is 1. "error+coverage" adds to every answer of an expert the share of
+        the classes that it knows: 0.7, 0.2 and 0.1 in setup "I".
     test_size : float, default=0.5
-        Share of the digits to test on.
+        Share of the digits to test on; the split is stratified by class.
     random_state : int, default=0
         Seed of the split and of the experts.
 
@@ -111,23 +116,23 @@ def digits_scenario(
     train_rows, test_rows = train_test_split(
         np.arange(len(labels)), test_size=test_size, stratify=labels, random_state=random_state
     )
-    # Number of classes that each expert knows, and the expert that knows each class.
-    n_known = np.array(SETUPS[setup])
-    expert_of_class = np.repeat(np.arange(len(n_known)), n_known)
+    n_classes_of_expert = np.array(SETUPS[setup])
+    n_experts = len(n_classes_of_expert)
+    expert_of_class = np.repeat(np.arange(n_experts), n_classes_of_expert)
     if experts == "synthetic":
         answers = _synthetic_answers(expert_of_class, labels, rng)
     else:
         answers = _trained_answers(expert_of_class, pixels, labels, train_rows, rng)
-    betas = np.zeros(len(n_known))
+    betas = np.zeros(n_experts)
     if cost == "error+coverage":
-        betas = n_known / N_CLASSES
+        betas = n_classes_of_expert / N_CLASSES
     data = RoutingData(
         X=pixels,
         labels=labels,
         predictions=answers,
         costs=cost_matrix(answers, labels, betas),
         betas=betas,
-        expert_names=_names_of(n_known),
+        expert_names=_names_of_experts(n_classes_of_expert),
         rows=np.arange(len(labels)),
     )
     return DigitsScenario(
@@ -135,11 +140,11 @@ def digits_scenario(
     )
 
 
-def _names_of(n_known: IntArray) -> tuple[str, ...]:
-    """Names of the experts: "digits 0-6", "digits 7-8", "digit 9"."""
+def _names_of_experts(n_classes_of_expert: IntArray) -> tuple[str, ...]:
+    """Return names that say which digits each expert knows: "digits 0-6", "digits 7-8", "digit 9"."""
     names = []
     first = 0
-    for count in n_known.tolist():
+    for count in n_classes_of_expert.tolist():
         last = first + count - 1
         if count == 1:
             names.append(f"digit {last}")
@@ -152,11 +157,11 @@ def _names_of(n_known: IntArray) -> tuple[str, ...]:
 def _synthetic_answers(
     expert_of_class: IntArray, labels: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Each expert is right on its own classes, and one time in ten on the others: uniform over all."""
+    """Draw answers (n_rows, n_experts): right on the classes that an expert knows, else a random class."""
     n_experts = int(expert_of_class.max()) + 1
     guesses = rng.integers(0, N_CLASSES, size=(len(labels), n_experts))
-    is_known = expert_of_class[labels][:, None] == np.arange(n_experts)
-    return np.where(is_known, labels[:, None], guesses)
+    knows_class = expert_of_class[labels][:, None] == np.arange(n_experts)
+    return np.where(knows_class, labels[:, None], guesses)
 
 
 def _trained_answers(
@@ -166,7 +171,7 @@ def _trained_answers(
     train_rows: IntArray,
     rng: np.random.Generator,
 ) -> IntArray:
-    """Each expert learns its own classes, and 1 % (at least one row) of every other class."""
+    """Return the answers (n_rows, n_experts) of classifiers that mainly learned the classes they know."""
     from sklearn.linear_model import LogisticRegression
 
     answers = []
@@ -175,11 +180,11 @@ def _trained_answers(
         for digit in range(N_CLASSES):
             rows = train_rows[labels[train_rows] == digit]
             if expert_of_class[digit] != expert:
-                n_seen = max(1, round(OTHERS_FRACTION * len(rows)))
-                rows = rng.choice(rows, n_seen, replace=False)
+                n_training_rows = max(1, round(OTHERS_FRACTION * len(rows)))
+                rows = rng.choice(rows, n_training_rows, replace=False)
             rows_by_class.append(rows)
-        seen_rows = np.concatenate(rows_by_class)
+        training_rows = np.concatenate(rows_by_class)
         model = LogisticRegression(C=10.0, max_iter=2000)
-        model.fit(pixels[seen_rows], labels[seen_rows])
+        model.fit(pixels[training_rows], labels[training_rows])
         answers.append(model.predict(pixels))
     return np.column_stack(answers)

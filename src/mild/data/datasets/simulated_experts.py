@@ -29,11 +29,11 @@ KEPT = -1
 def expert_on_first_classes(
     y: ArrayLike, n_known: int, n_classes: int, random_state: RandomState = 0
 ) -> IntArray:
-    """An expert that is right on the first classes and guesses among all classes on the others.
+    """Return the answers of an expert that is right on the first classes and guesses on the others.
 
-    On the others it is right with probability ``1 / n_classes``. This is the "k" expert of Mozannar and
-    Sontag (2020) with k = ``n_known``. In the public code of Verma and Nalisnick (2022) the expert of k
-    knows the classes 0 to k: ``n_known = k + 1``.
+    It guesses among all classes, so that it is right on the others with probability ``1 / n_classes``. It
+    is the "k" expert of Mozannar and Sontag (2020) with k = ``n_known``. In the public code of Verma and
+    Nalisnick (2022) the expert of k knows the classes 0 to k: ``n_known = k + 1``.
 
     Parameters
     ----------
@@ -63,7 +63,9 @@ def expert_by_group(
     n_classes: int,
     random_state: RandomState = 0,
 ) -> IntArray:
-    """An expert that is right in some groups of rows and guesses among all classes in the others.
+    """Return the answers of an expert that is right in some groups of rows and guesses in the others.
+
+    A guess is any of the classes, each with the same probability.
 
     Parameters
     ----------
@@ -92,7 +94,9 @@ def expert_by_group(
 def probabilistic_expert(
     y: ArrayLike, accuracy: float | ArrayLike, n_classes: int, random_state: RandomState = 0
 ) -> IntArray:
-    """An expert that is right with a probability, and otherwise gives one of the other classes.
+    """Return the answers of an expert that is right with a given probability.
+
+    A wrong answer is any of the other classes, each with the same probability.
 
     Parameters
     ----------
@@ -120,13 +124,13 @@ def probabilistic_expert(
             raise invalid("accuracy", "must lie in [0, 1] in every row.")
     rng = np.random.default_rng(random_state)
     is_right = rng.random(len(classes)) < probability
-    # A step of 1 to n_classes - 1 around the circle of classes reaches each other class equally often.
-    steps = rng.integers(1, n_classes, size=len(classes))
-    return np.where(is_right, classes, (classes + steps) % n_classes)
+    # Adding 1 to n_classes - 1, modulo n_classes, reaches each of the other classes equally often.
+    offsets = rng.integers(1, n_classes, size=len(classes))
+    return np.where(is_right, classes, (classes + offsets) % n_classes)
 
 
 def random_annotator(votes: ArrayLike, random_state: RandomState = 0) -> IntArray:
-    """The answer of one annotator drawn from those who voted on each row.
+    """Return the vote of one annotator per row, drawn at random from all who voted on the row.
 
     Parameters
     ----------
@@ -157,7 +161,7 @@ def random_annotator(votes: ArrayLike, random_state: RandomState = 0) -> IntArra
 def with_missing_answers(
     answers: ArrayLike, rate: float, random_state: RandomState = 0
 ) -> FloatArray:
-    """Answers of which each is missing with a probability, whatever the row: NaN.
+    """Replace answers by NaN at random, each with the same probability.
 
     Parameters
     ----------
@@ -174,52 +178,55 @@ def with_missing_answers(
     >>> with_missing_answers([0, 1, 2, 2], rate=0.5)
     array([ 0., nan, nan, nan])
     """
-    given = np.asarray(answers, dtype=np.float64)
+    complete = np.asarray(answers, dtype=np.float64)
     check_number("rate", rate, "lie in [0, 1]")
     rng = np.random.default_rng(random_state)
-    return np.where(rng.random(given.shape) < rate, np.nan, given)
+    return np.where(rng.random(complete.shape) < rate, np.nan, complete)
 
 
 def within_capacity(
     deferred_to: ArrayLike, priority: ArrayLike, capacity: int, batch_size: int
 ) -> IntArray:
-    """Choices of a system whose experts answer at most ``capacity`` rows of each batch.
+    """Limit deferrals to ``capacity`` rows per expert and batch; the classifier decides the others.
 
-    Batches are runs of ``batch_size`` rows. Of the rows of a batch that are deferred to an expert, those of
-    highest priority are, ties in the order of the rows; the classifier decides the others.
+    The first ``batch_size`` rows are a batch, the next ``batch_size`` rows the next one, and so on. Of the
+    rows of a batch that are deferred to an expert, it answers those of highest priority; of rows with equal
+    priority, the earlier ones.
 
     Parameters
     ----------
     deferred_to : (n_samples,) index of the expert, -1 where the classifier decides
     priority : (n_samples,) larger where the expert is needed more, such as the deferral margin
-    capacity : most rows of a batch for each expert
+    capacity : largest number of rows that an expert answers in a batch
     batch_size : rows in a batch
 
     Returns
     -------
-    (n_samples,) index of the expert, or -1
+    (n_samples,) index of the expert that answers, -1 where the classifier decides
 
     Examples
     --------
     >>> within_capacity([0, 0, -1, 0], [0.1, 0.9, 0.0, 0.5], capacity=1, batch_size=2)
     array([-1,  0, -1,  0])
     """
-    chosen = np.array(deferred_to, dtype=np.intp)
-    urgency = number_vector("priority", priority, len(chosen))
+    experts = np.array(deferred_to, dtype=np.intp)
+    priorities = number_vector("priority", priority, len(experts))
     check_integer("capacity", capacity, 0)
     check_integer("batch_size", batch_size)
-    for start in range(0, len(chosen), batch_size):
-        batch = np.arange(start, min(start + batch_size, len(chosen)))
-        for expert in np.unique(chosen[batch]):
+    for start in range(0, len(experts), batch_size):
+        batch = np.arange(start, min(start + batch_size, len(experts)))
+        for expert in np.unique(experts[batch]):
             if expert == KEPT:
                 continue
-            rows = batch[chosen[batch] == expert]
-            most_urgent_first = rows[np.argsort(-urgency[rows], kind="stable")]
-            chosen[most_urgent_first[capacity:]] = KEPT
-    return chosen
+            rows = batch[experts[batch] == expert]
+            # Stable: rows with equal priority stay in their order.
+            highest_first = rows[np.argsort(-priorities[rows], kind="stable")]
+            experts[highest_first[capacity:]] = KEPT
+    return experts
 
 
 def _classes(y: ArrayLike, n_classes: int) -> IntArray:
+    """Return ``y`` as an array of class indices; raise an error if it holds anything else."""
     check_integer("n_classes", n_classes)
     return check_labels(y, (np.size(y), n_classes), "y")
 
@@ -227,5 +234,6 @@ def _classes(y: ArrayLike, n_classes: int) -> IntArray:
 def _right_or_guess(
     classes: IntArray, is_known: BoolArray, n_classes: int, random_state: RandomState
 ) -> IntArray:
+    """Return the class where it is known, else a random one."""
     guesses = np.random.default_rng(random_state).integers(n_classes, size=len(classes))
     return np.where(is_known, classes, guesses)

@@ -16,11 +16,12 @@ CLASSES = ((0.3, 1.6, 0.9), (0.3, 4.0, 0.8), (0.25, 6.2, 0.9), (0.15, 8.5, 0.7))
 SPAN = (0.0, 10.0)
 BETAS = (0.02, 0.10, 0.22)
 LINE_EXPERTS = ("cheap", "middling", "dear")
-# The plane.
+# The plane: the region of each expert.
 REGION_EXPERTS = ("the rest", "large disc", "strip", "small disc")
 N_CLASSES = 4
 # Domains.
 N_FEATURES = 20
+#: Accuracy of an expert of the domains outside of its own.
 ELSEWHERE = 0.4
 #: Accuracy of an expert in its own region or domain.
 SKILL = 0.95
@@ -47,7 +48,7 @@ class RoutingData:
     rows : ndarray of shape (n_samples,)
         Index of each sample in the data it was taken from.
     expected_costs : ndarray of shape (n_samples, n_experts) or None, default=None
-        Mean cost given x, where it is known.
+        Expected cost at each input, if the problem has a formula for it.
     """
 
     X: FloatArray
@@ -65,7 +66,7 @@ class RoutingData:
         return self.costs.shape[1]
 
     def take(self, rows: NDArray[Any]) -> RoutingData:
-        """Some of the samples, by index or mask."""
+        """Return the samples at these indices, or those that a mask selects."""
         expected_costs = self.expected_costs
         if expected_costs is not None:
             expected_costs = expected_costs[rows]
@@ -80,19 +81,23 @@ class RoutingData:
         )
 
     def halves(self, random_state: int | None = 0) -> tuple[RoutingData, RoutingData]:
-        """Two random halves, such as one to train on and one to test on."""
+        """Return two random halves, such as one to train on and one to test on."""
         order = np.random.default_rng(random_state).permutation(len(self.X))
         middle = len(order) // 2
         return self.take(order[:middle]), self.take(order[middle:])
 
 
 def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
-    """The paper's one-dimensional picture: inputs on [0, 10], four classes, three experts of rising cost.
+    """Draw the paper's one-dimensional problem: four classes on [0, 10], three experts of rising cost.
 
-    Expert k is right with probability ``a_k(x)`` (``expert_accuracies``), whatever the class; when
-    it is wrong it names one of the other three classes. ``c_k = 1[wrong] + beta_k`` with betas
-    0.02, 0.10 and 0.22, so ``E[c_k | x] = 1 - a_k(x) + beta_k``. The dear expert is the most
-    accurate on most of the line; the middling one pays around 4.6, the cheap one right of 7.
+    Expert k is right at x with probability ``a_k(x)`` (see ``expert_accuracies``), whatever the class; a
+    wrong answer is one of the other three classes. Its cost is ``c_k = 1[wrong] + beta_k``, with
+    ``beta = (0.02, 0.10, 0.22)``, so that
+
+    ``E[c_k | x] = 1 - a_k(x) + beta_k``
+
+    The most expensive expert is the most accurate one on most of the line. In spite of that, the middling
+    expert has the lowest expected cost around x = 4.6, and the cheap one from about x = 7 on.
 
     Parameters
     ----------
@@ -104,12 +109,13 @@ def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> Rout
     Returns
     -------
     RoutingData
-        Inputs, answers and costs.
+        Inputs, answers and costs; ``expected_costs`` are those of the formula.
     """
     rng = _generator(n_samples, random_state)
     shares, centres, spreads = np.array(CLASSES).T
     labels = rng.choice(len(shares), size=n_samples, p=shares)
     x = rng.normal(centres[labels], spreads[labels])
+    # Inputs outside of SPAN are drawn again.
     outside = (x < SPAN[0]) | (x > SPAN[1])
     while outside.any():
         x[outside] = rng.normal(centres[labels[outside]], spreads[labels[outside]])
@@ -120,14 +126,17 @@ def one_dimensional(n_samples: int = 4000, random_state: int | None = 0) -> Rout
 
 
 def class_densities(x: ArrayLike) -> FloatArray:
-    """Density of each class of ``one_dimensional`` at x, times the class's share: (n, 4)."""
+    """Return density times share (n, 4) of each class of ``one_dimensional`` at the points x (n,)."""
     shares, centres, spreads = np.array(CLASSES).T
     z = (np.asarray(x, dtype=np.float64)[:, None] - centres) / spreads
     return shares * np.exp(-0.5 * z**2) / (spreads * np.sqrt(2 * np.pi))
 
 
 def expert_accuracies(x: ArrayLike) -> FloatArray:
-    """Probability that each expert of ``one_dimensional`` is right at x: (n, 3), cheapest first."""
+    """Return the probability (n, 3) that each expert of ``one_dimensional`` is right at the points x (n,).
+
+    The cheapest expert comes first.
+    """
     points = np.asarray(x, dtype=np.float64)
     cheap = 0.45 + 0.47 / (1 + np.exp((7.2 - points) / 0.25))
     middling = 0.40 + 0.55 * np.exp(-0.5 * ((points - 4.6) / 0.8) ** 2)
@@ -136,7 +145,7 @@ def expert_accuracies(x: ArrayLike) -> FloatArray:
 
 
 def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
-    """Points of the unit square, four experts with a region each, uninformative labels.
+    """Draw points of the unit square, in which each of four experts is good at one region.
 
     The label is one of four classes, uniform and independent of the point. Expert k is right with
     probability 0.95 in its own region and guesses elsewhere (right one time in four); costs are errors.
@@ -165,7 +174,7 @@ def regions(n_samples: int = 4000, random_state: int | None = 0) -> RoutingData:
 
 
 def region_of(X: ArrayLike) -> IntArray:
-    """Region of each point of the unit square: two discs, a strip, and the rest, which is 0."""
+    """Return the region of each point of the unit square: discs 1 and 3, strip 2, and the rest, 0."""
     points: FloatArray = np.asarray(X, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
         raise invalid("X", f"must have shape (n_samples, 2); got {points.shape}.")
@@ -184,11 +193,12 @@ def domains(
     separation: float = 4.0,
     random_state: int | None = 0,
 ) -> RoutingData:
-    """Gaussian domains in 20 dimensions, one per expert, domain k with a share proportional to 1 / k.
+    """Draw points from Gaussian domains in 20 dimensions, with one expert per domain.
 
-    Centres are drawn from ``N(0, separation^2 I)`` and points around them from ``N(0, I)``. The expert of
-    a domain is right there with probability 0.95 and elsewhere with 0.4; costs are errors, and labels the
-    domains (a wrong answer is -1).
+    The centre of domain k is drawn from ``N(0, separation^2 I)``, and its points from ``N(centre_k, I)``.
+    Its share of the points is proportional to ``1 / k``, so that some experts are needed rarely. Expert k
+    is right with probability 0.95 in domain k and with 0.4 elsewhere. The label of a point is its domain, a
+    wrong answer is -1, and the cost is 1 for a wrong answer.
 
     Parameters
     ----------
@@ -220,7 +230,7 @@ def domains(
 
 
 def _generator(n_samples: int, random_state: int | None) -> np.random.Generator:
-    """The generator of a problem of ``n_samples``, of which there must be some."""
+    """Return a random generator; raise an error if there are no samples to draw."""
     if n_samples < 1:
         raise invalid("n_samples", f"must be at least 1; got {n_samples}.")
     return np.random.default_rng(random_state)
@@ -229,10 +239,10 @@ def _generator(n_samples: int, random_state: int | None) -> np.random.Generator:
 def _answers(
     labels: IntArray, n_classes: int, accuracy: FloatArray, rng: np.random.Generator
 ) -> IntArray:
-    """The label with the given probability, else one of the other classes."""
-    right = rng.random(accuracy.shape) < accuracy
-    wrong = (labels[:, None] + rng.integers(1, n_classes, size=accuracy.shape)) % n_classes
-    return np.where(right, labels[:, None], wrong)
+    """Draw answers (n_samples, n_experts): the label with probability ``accuracy``, else another class."""
+    is_right = rng.random(accuracy.shape) < accuracy
+    wrong_answers = (labels[:, None] + rng.integers(1, n_classes, size=accuracy.shape)) % n_classes
+    return np.where(is_right, labels[:, None], wrong_answers)
 
 
 def _routing_data(
@@ -243,7 +253,7 @@ def _routing_data(
     betas: FloatArray,
     names: tuple[str, ...],
 ) -> RoutingData:
-    """The data of a problem whose ``accuracy`` (n_samples, n_experts) is known."""
+    """Return the data of a problem whose experts are right with probability ``accuracy``."""
     return RoutingData(
         X=X,
         labels=labels,

@@ -74,7 +74,7 @@ _NAMING_ARGUMENTS = (
 
 
 def check_options(options: ReadArguments) -> None:
-    """Refuse options that no table could fit, before one is read."""
+    """Raise an error for options that no table could fit, before a table is read."""
     if options.form is not None:
         check_option("form", options.form, FORMS)
     if options.answer_kind is not None:
@@ -92,7 +92,7 @@ def check_options(options: ReadArguments) -> None:
 
 
 def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
-    """Formats that fit the columns, each with what would be read; ``query`` is as the caller named it.
+    """Return the formats that fit the columns, each with a description of what would be read.
 
     A format whose columns say less counts only where no other fits, and there are a query, two or more
     experts, and no costs: features may be flags or scores, too.
@@ -104,18 +104,21 @@ def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
             has_query = query is not None or usual_query(schema) is not None
             if has_costs or not has_query:
                 return {}
-            layouts = {name: layout for name, layout in layouts.items() if len(layout.scores) != 1}
-        if "endings" in layouts and "routellm" in layouts:
+        contents_by_format = {}
+        for name, layout in layouts.items():
+            if rank == 0 or len(layout.scores) != 1:
+                contents_by_format[name] = _what_is_read(layout)
+        if "endings" in contents_by_format and "routellm" in contents_by_format:
             # gpt_correct is a column of gpt, not a model of this name.
-            if layouts["routellm"].taken <= layouts["endings"].taken:
-                del layouts["routellm"]
-        if layouts:
-            return {name: _what_is_read(layout) for name, layout in layouts.items()}
+            if layouts["routellm"].outcome_columns <= layouts["endings"].outcome_columns:
+                del contents_by_format["routellm"]
+        if contents_by_format:
+            return contents_by_format
     return {}
 
 
 def _fitting_layouts(schema: Any, rank: int) -> dict[str, Layout]:
-    """Name -> layout of the formats of a rank that fit the columns."""
+    """Return the layouts, by format, of the formats of a rank that fit the columns."""
     layouts = {}
     for format in DETECTED:
         if format.rank == rank:
@@ -126,13 +129,14 @@ def _fitting_layouts(schema: Any, rank: int) -> dict[str, Layout]:
 
 
 def _what_is_read(layout: Layout) -> str:
+    """Say what a layout reads; it is empty if the table has a row per query and model."""
     if layout.scores:
         return counted(len(layout.scores), "expert")
     return "a row per query and model"
 
 
 def choose_form(schema: Any, options: ReadArguments) -> str:
-    """The format to read: the one asked for, the one that the named columns mean, or the only one."""
+    """Return the format to read: the one asked for, the one implied by named columns, or the only one."""
     if options.form is not None:
         return options.form
     if options.model_column is not None:
@@ -149,7 +153,7 @@ def choose_form(schema: Any, options: ReadArguments) -> str:
 
 
 def _form_of_named_scores(schema: Any, options: ReadArguments) -> str:
-    """The format that the score columns mean which the caller named."""
+    """Return the format that the score columns which the caller named imply."""
     columns = list(named_scores(schema, options.scores).values())
     if all(name.startswith((CORRECT, SCORE)) for name in columns):
         return "wide"
@@ -161,7 +165,7 @@ def _form_of_named_scores(schema: Any, options: ReadArguments) -> str:
 
 
 def _several_forms(possible: Mapping[str, str]) -> DataFileError:
-    """The error for a table that several formats fit."""
+    """Return the error for a table that several formats fit."""
     titles = [f"{FORMATS[name].title} ({contents})" for name, contents in possible.items()]
     choices = " or ".join(f"form={name!r}" for name in possible)
     example = read_with(f"form={next(iter(possible))!r}")
@@ -172,7 +176,7 @@ def _several_forms(possible: Mapping[str, str]) -> DataFileError:
 
 
 def _no_form(schema: Any) -> DataFileError:
-    """The error for a table that no format fits."""
+    """Return the error for a table that no format fits."""
     names = list(schema.names)
     hint = ""
     if price_columns(names):
@@ -196,7 +200,7 @@ def _no_form(schema: Any) -> DataFileError:
 
 
 def lay_out(schema: Any, form: str, options: ReadArguments) -> Layout:
-    """Columns of a format with a row per query; those that the caller named go before the usual ones."""
+    """Return the layout of a format with one row per query; columns that the caller named come first."""
     names = list(schema.names)
     layout: Layout | None = Layout("plain", {})
     if form != "plain":
@@ -208,7 +212,7 @@ def lay_out(schema: Any, form: str, options: ReadArguments) -> Layout:
         )
     if options.scores is not None or form == "plain":
         scores = named_scores(schema, options.scores)
-        layout = replace(layout.of(list(scores)), scores=scores)
+        layout = replace(layout.select_experts(list(scores)), scores=scores)
     elif form == "wide":
         check_prefixes(names, list(layout.scores))
     elif form == "endings":
@@ -230,7 +234,7 @@ def _columns_in_words(columns: Mapping[str, str]) -> str:
 
 
 def _latency_units(columns: Mapping[str, str]) -> str:
-    """The units of latency columns: ms, seconds, or both."""
+    """Return the units of latency columns: ms, seconds, or both."""
     units = set()
     for column in columns.values():
         if seconds_per(column) < 1:
@@ -241,7 +245,7 @@ def _latency_units(columns: Mapping[str, str]) -> str:
 
 
 def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
-    """A table with one row per query, which of its columns hold outcomes, and findings."""
+    """Return the table with one row per query, the layout of its outcomes, and findings."""
     table = parse_objects(table)
     is_named = options.form or options.scores or options.model_column
     if options.form == "routellm":
@@ -255,6 +259,6 @@ def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[F
     else:
         layout = lay_out(table.schema, format.name, options)
     table, layout = add_prices(table, layout, options)
-    outcome_columns = [name for name in table.column_names if name in layout.taken]
+    outcome_columns = [name for name in table.column_names if name in layout.outcome_columns]
     layout = layout.with_notes(*text_notes(table, outcome_columns))
     return table, layout, findings

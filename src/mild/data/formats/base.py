@@ -50,7 +50,10 @@ Named = str | Sequence[str] | Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class ReadArguments:
-    """The arguments of ``mild.read_outcomes``, with their defaults."""
+    """The arguments of ``mild.read_outcomes`` in one object, with their defaults.
+
+    ``id_column`` is set by formats that know which column tells equal queries apart.
+    """
 
     form: str | None = None
     query: str | Sequence[str] | None = None
@@ -70,7 +73,7 @@ class ReadArguments:
     costs: str | Sequence[str] | None = None
 
     def texts(self) -> set[str]:
-        """Columns that are read as text whatever they look like, also as patterns."""
+        """Return the columns, also as patterns, that are read as text even if they look like numbers."""
         texts = {*TEXTS, ANSWER + "*", *_spelled_columns(self.query, "query")}
         if isinstance(self.query, str):
             # The name of one column may contain a comma.
@@ -84,7 +87,7 @@ class ReadArguments:
 
 
 def _spelled_columns(columns: Named, parameter: str) -> set[str]:
-    """Names and patterns of columns, however a caller gives them."""
+    """Return the names and patterns of columns, in whatever form the caller named them."""
     pairs = as_pairs(columns, parameter)
     names: Iterable[str] = ()
     if pairs is not None:
@@ -98,21 +101,24 @@ def _spelled_columns(columns: Named, parameter: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of a table with one row per query: expert -> column, in the order of the experts."""
+    """Which columns of a table hold the outcomes of the experts, for a table with one row per query.
+
+    ``scores``, ``prices`` and ``latencies`` map experts to column names, in the order of the experts.
+    """
 
     form: str
     scores: dict[str, str]
     prices: dict[str, str] = field(default_factory=dict)
     latencies: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # how the columns were chosen
+    notes: tuple[str, ...] = ()  # clauses for users that say how the columns were chosen
 
     @property
-    def taken(self) -> set[str]:
-        """All columns of outcomes."""
+    def outcome_columns(self) -> set[str]:
+        """The columns that hold scores, prices or latencies of an expert."""
         return {*self.scores.values(), *self.prices.values(), *self.latencies.values()}
 
-    def of(self, experts: Sequence[str]) -> Layout:
-        """The same for some of the experts, in their order."""
+    def select_experts(self, experts: Sequence[str]) -> Layout:
+        """Return the layout of these experts only, in their order."""
         return replace(
             self,
             scores=columns_of(experts, self.scores),
@@ -121,12 +127,12 @@ class Layout:
         )
 
     def with_notes(self, *notes: str) -> Layout:
-        """The same with more notes behind those that it has."""
+        """Return the layout with more notes after those that it has."""
         return replace(self, notes=(*self.notes, *notes))
 
 
 def columns_of(experts: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Expert -> column, for those of the experts that have one.
+    """Return the columns of these experts, by expert; those without a column are left out.
 
     >>> columns_of(["b", "a", "x"], {"a": "cost__a", "b": "cost__b"})
     {'b': 'cost__b', 'a': 'cost__a'}
@@ -149,13 +155,22 @@ class Format:
     rank: int = 0
 
 
+def prefixed_columns(prefix: str, experts: Iterable[str]) -> dict[str, str]:
+    """Return the columns that begin with a prefix and end with the name of an expert, by expert.
+
+    >>> prefixed_columns("cost__", ["a", "b"])
+    {'a': 'cost__a', 'b': 'cost__b'}
+    """
+    return {expert: prefix + expert for expert in experts}
+
+
 def price_columns(names: Iterable[str]) -> list[str]:
-    """The names that are ``cost__<model>``: dollars, or the whole cost in a table of numbers."""
+    """Return the names of the form ``cost__<model>``: dollars, or the whole cost in a table of numbers."""
     return [name for name in names if name.startswith(PRICE)]
 
 
 def read_with(arguments: str) -> str:
-    """How a table is read with keyword arguments; commands show ``mild data convert`` instead.
+    """Show how a table is read with keyword arguments; commands show ``mild data convert`` instead.
 
     >>> read_with("scores=NAMES")
     '`mild.read_outcomes(FILE, scores=NAMES)`'
@@ -164,7 +179,7 @@ def read_with(arguments: str) -> str:
 
 
 def seconds_per(column: str) -> float:
-    """Seconds in the unit of a latency column: 0.001 where ``ms`` is a part of its name.
+    """Return the seconds in one unit of a latency column: 0.001 if ``ms`` is a part of its name.
 
     >>> seconds_per("latency_ms__large"), seconds_per("large_seconds"), seconds_per("milliseconds")
     (0.001, 1.0, 0.001)
@@ -176,7 +191,7 @@ def seconds_per(column: str) -> float:
 
 
 def usual_columns(names: Sequence[str], usual: Sequence[str]) -> list[str]:
-    """Columns that have one of the usual names, in the order of these.
+    """Return the columns that have one of the usual names, in the order of the usual names.
 
     >>> usual_columns(["Model Name", "score", "x"], MODEL_NAMES)
     ['Model Name']
@@ -188,7 +203,7 @@ def usual_columns(names: Sequence[str], usual: Sequence[str]) -> list[str]:
 
 
 def text_notes(table: Any, names: Sequence[str]) -> list[str]:
-    """Which of some columns of outcomes hold text, and whether as numbers or as words."""
+    """Say which columns of outcomes hold text, and whether as numbers or as words."""
     numbers_as_text = []
     words = []
     for name in names:
@@ -207,7 +222,7 @@ def text_notes(table: Any, names: Sequence[str]) -> list[str]:
 
 
 def as_pairs(columns: Named, parameter: str) -> dict[str, str] | None:
-    """Expert -> column where a caller names experts; None where it only names columns."""
+    """Return the column of each expert if the caller names experts; None if only columns are named."""
     if isinstance(columns, Mapping):
         for expert, column in columns.items():
             if not isinstance(column, str):
@@ -234,7 +249,7 @@ def as_pairs(columns: Named, parameter: str) -> dict[str, str] | None:
 
 
 def named_scores(schema: Any, scores: Named) -> dict[str, str]:
-    """Expert -> score column, by name or pattern or as ``expert=column``."""
+    """Return the score column of each expert, from names, patterns or ``expert=column``."""
     names = list(schema.names)
     if scores is None:
         rule = f"plain columns must be named: {read_with('scores=NAMES')}"
@@ -256,7 +271,7 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
 
 
 def as_names(columns: Named) -> str | list[str]:
-    """Columns as ``choose_columns`` takes them: names and patterns in one text, or a list."""
+    """Return columns as ``choose_columns`` takes them: names and patterns in one text, or a list."""
     if isinstance(columns, str):
         return columns
     return list(columns or ())
@@ -265,7 +280,7 @@ def as_names(columns: Named) -> str | list[str]:
 def named_columns(
     parameter: str, named: Named, names: Sequence[str], experts: Sequence[str]
 ) -> dict[str, str]:
-    """Expert -> column, for prices or latencies that a caller named.
+    """Return the column of each expert, for prices or latencies that the caller named.
 
     Without ``expert=column`` there must be a column for every expert. Columns and experts are paired by
     their names without the beginning and end that all share, or else by order.
@@ -289,7 +304,7 @@ def named_columns(
 
 
 def _without_shared(names: Sequence[str]) -> list[str]:
-    """Names without the beginning and the end that all share."""
+    """Return the names without the beginning and the end that all of them share."""
     beginning = len(commonprefix(list(names)))  # noqa: RUF071
     reversed_rests = [name[beginning:][::-1] for name in names]
     end = len(commonprefix(reversed_rests))  # noqa: RUF071

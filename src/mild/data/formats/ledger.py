@@ -28,14 +28,26 @@ FIELDS_OF_CALLS = {
 
 
 def detect_ledger(schema: Any) -> Layout | None:
-    """An empty layout if the columns of a ledger are there."""
+    """Return an empty layout if the columns of a ledger are there."""
     if set(schema.names) >= COLUMNS:
         return Layout("ledger", {})
     return None
 
 
 def widen_ledger(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
-    """A row per request with its text. Without scores, an expert that answered has a score of 1."""
+    """Turn a ledger into one row per request, with its text as the query.
+
+    Requests that no expert answered are left out. In a ledger without scores, an expert that answered has
+    a score of 1, and one that failed a score of 0.
+
+    Returns
+    -------
+    wide : pyarrow.Table
+        One row per request, one column per expert and outcome.
+    layout : Layout
+        Which of these columns hold outcomes.
+    findings : list of Finding
+    """
     if not any(table["text"].to_pylist()):
         raise DataFileError(
             "a ledger must have the texts of its requests to be learned from; it has none. Keep them: "
@@ -46,43 +58,52 @@ def widen_ledger(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[
     if options.scores is None and SCORE not in table.column_names:
         table, finding = _score_outcomes(table)
         findings.append(finding)
-    n_requests = table.num_rows
-    is_answered = np.array([bool(name) for name in table["expert"].to_pylist()])
-    table = table.filter(pa.array(is_answered))
-    if table.num_rows == 0:
-        raise DataFileError("no request was answered by an expert.")
-    n_unanswered = n_requests - table.num_rows
-    if n_unanswered:
-        requests = counted(n_unanswered, "request was", "requests were")
-        words = f"{requests} answered by no expert and left out."
-        findings.append(Finding("unanswered", n_unanswered, words))
+    table, more_findings = _answered_requests(table)
+    findings += more_findings
     if "calls" in table.column_names:
         table = _with_answering_calls(table)
-    usual_columns = replace(
+    ledger_columns = replace(
         options,
         query=options.query or "text",
         model_column=options.model_column or "expert",
         scores=options.scores or SCORE,
         id_column=options.id_column or "request_id",
     )
-    table, layout, more_findings = widen_long(table, usual_columns, "ledger")
-    return table, layout, findings + more_findings
+    wide, layout, more_findings = widen_long(table, ledger_columns, "ledger")
+    return wide, layout, findings + more_findings
+
+
+def _answered_requests(table: Any) -> tuple[Any, list[Finding]]:
+    """Keep the requests that an expert answered, and report how many others there were."""
+    is_answered = np.array([bool(name) for name in table["expert"].to_pylist()])
+    answered = table.filter(pa.array(is_answered))
+    if answered.num_rows == 0:
+        raise DataFileError("no request was answered by an expert.")
+    n_unanswered = table.num_rows - answered.num_rows
+    if n_unanswered == 0:
+        return answered, []
+    requests = counted(n_unanswered, "request was", "requests were")
+    sentence = f"{requests} answered by no expert and left out."
+    return answered, [Finding("unanswered", n_unanswered, sentence)]
 
 
 def _score_outcomes(table: Any) -> tuple[Any, Finding]:
-    """The table with a score that says whether an expert answered, and the finding that it says no more."""
+    """Add scores that say whether an expert answered, and the finding that they say nothing else."""
     scores = [ANSWERED.get(outcome) for outcome in table["outcome"].to_pylist()]
     n_scores = len(scores) - scores.count(None)
-    words = (
+    sentence = (
         "scores say only whether an expert answered, not whether its answer was right: judge the "
         "answers, and export the ledger with them (`mild ledger export`)."
     )
     table = table.append_column(SCORE, pa.array(scores, pa.float64()))
-    return table, Finding("unjudged", n_scores, words)
+    return table, Finding("unjudged", n_scores, sentence)
 
 
 def _with_answering_calls(table: Any) -> Any:
-    """The table in which a request that a cascade served has the price of the answering expert only."""
+    """Replace price, tokens and latency of a request by those of the call that answered it.
+
+    A cascade calls several experts for a request, whose row has the total of all calls.
+    """
     values = {}
     for name in FIELDS_OF_CALLS:
         if name in table.column_names:
@@ -100,7 +121,7 @@ def _with_answering_calls(table: Any) -> Any:
 
 
 def _answering_call(text: Any, expert: str) -> dict[str, Any] | None:
-    """The first of the calls of a request, as JSON, in which the expert answered."""
+    """Return the first call that this expert answered; ``text`` holds the calls of a request as JSON."""
     if not isinstance(text, str) or not text:
         return None
     for call in json.loads(text):

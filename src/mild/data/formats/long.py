@@ -29,6 +29,7 @@ from mild.data.formats.base import (
     Layout,
     Named,
     ReadArguments,
+    prefixed_columns,
     read_with,
     seconds_per,
     text_notes,
@@ -66,17 +67,17 @@ MODELS_PER_ID = 1.5
 
 @dataclass(frozen=True)
 class LongColumns:
-    """Which columns of a long table hold what; tokens are tokens in and out."""
+    """Names of the columns of a long table that hold models, their answers and outcomes; None if absent."""
 
     model: str
     score: str
     price: str | None = None
     latency: str | None = None
-    tokens: tuple[str | None, str | None] = (None, None)
-    answer: str | None = None  # as named; None takes a usual one
+    tokens: tuple[str | None, str | None] = (None, None)  # tokens in, tokens out
+    answer: str | None = None  # as the caller named it; None takes one with a usual name
 
     def renamed(self, names: Mapping[str, str]) -> LongColumns:
-        """The same columns by their new names."""
+        """Return the same columns under the names that ``names`` gives them."""
 
         def new_name(name: str | None) -> str | None:
             if name is None:
@@ -99,36 +100,45 @@ class LongColumns:
 
 
 def detect_llmrouter(schema: Any) -> Layout | None:
-    """An empty layout if there are a model's name and its performance."""
+    """Return an empty layout if there are columns of a model's name and its performance."""
     if {MODEL, PERFORMANCE} <= set(schema.names):
         return Layout("llmrouter", {})
     return None
 
 
 def detect_long(schema: Any) -> Layout | None:
-    """An empty layout if there are columns of models and of scores with usual names."""
+    """Return an empty layout if there are columns of models and of scores with usual names."""
     if model_columns(schema) and usual_columns(_scorable(schema), SCORE_NAMES):
         return Layout("long", {})
     return None
 
 
 def model_columns(schema: Any) -> list[str]:
-    """Columns of text that are named as those of models."""
+    """Return the columns of text that have a usual name of models."""
     return usual_columns(columns_of_type(schema, is_string), MODEL_NAMES)
 
 
 def _scorable(schema: Any) -> list[str]:
-    """Columns that may hold scores."""
+    """Return the columns that may hold scores."""
     return columns_of_type(schema, is_scalar)
 
 
 def widen_long(
     table: Any, options: ReadArguments, form: str = "long"
 ) -> tuple[Any, Layout, list[Finding]]:
-    """The table in the wide format, its layout, and findings.
+    """Turn a long table into one row per query, whatever its columns are called.
 
-    Rows with the same query, choices and id are one query. A column of ids that differs in every row
-    numbers the rows and is not the id of a query.
+    Rows with the same text, choices and id are one query. An id counts only if several models share it:
+    otherwise it is the id of an answer.
+
+    Returns
+    -------
+    wide : pyarrow.Table
+        One row per query, one column per expert and outcome.
+    layout : Layout
+        Which of these columns hold outcomes.
+    findings : list of Finding
+        What users should know about the table.
     """
     columns = long_columns(table, options)
     query = choose_query(table.schema, options.query, options.choices)
@@ -140,15 +150,15 @@ def widen_long(
         )
     table, row_numbers, findings = named_rows(table, [*query.columns, columns.model])
     id_columns = _id_columns(table, options, columns.model, form)
-    queries = _query_numbers(table, query, id_columns)
-    table, layout, more_findings = widen_rows(table, queries, row_numbers, columns, form)
+    query_of_row = _query_numbers(table, query, id_columns)
+    wide, layout, more_findings = widen_rows(table, query_of_row, row_numbers, columns, form)
     if id_columns:
         layout = layout.with_notes(f"queries are told apart by {listed(id_columns)}, too")
-    return table, layout, findings + more_findings
+    return wide, layout, findings + more_findings
 
 
 def _id_columns(table: Any, options: ReadArguments, model: str, form: str) -> list[str]:
-    """Columns that tell equal queries apart: the one named, or in a long table the usual ones."""
+    """Return the columns that tell equal queries apart: the one named, or in a long table usual ones."""
     if options.id_column is not None:
         return choose_columns("id_column", [options.id_column], table.column_names)
     if form != "long":
@@ -166,7 +176,7 @@ def _id_columns(table: Any, options: ReadArguments, model: str, form: str) -> li
 
 
 def _query_numbers(table: Any, query: Recipe, id_columns: Sequence[str]) -> IntArray:
-    """Number (n_rows,) of the query of each row: rows with the same text, choices and ids are one query."""
+    """Return the number (n_rows,) of the query of each row; equal text, choices and ids are one query."""
     names = [*query.columns, *query.choices, *id_columns]
     return _joint_codes([_value_codes(table[name]) for name in names])
 
@@ -179,16 +189,17 @@ class _Cells:
     """
 
     experts: list[str]  # in the order of their first rows
-    queries: IntArray  # (n_rows,) query of each row, numbered without gaps
-    numbers: IntArray  # (n_rows,) cell of each row
+    query_of_row: IntArray  # (n_rows,) queries are numbered from 0 without gaps
+    cell_of_row: IntArray  # (n_rows,)
     n_queries: int
 
     @classmethod
-    def of(cls, models: Any, queries: IntArray) -> _Cells:
-        """Cells of a column of models, and of the query of each row."""
+    def from_rows(cls, models: Any, query_of_row: IntArray) -> _Cells:
+        """Return the cells of a long table, from its column of models and the query of each row."""
         names, expert_of_row = _codes(models.cast(pa.large_string()))
-        numbers = queries * len(names) + expert_of_row
-        return cls(names.to_pylist(), queries, numbers, int(queries.max(initial=-1)) + 1)
+        cell_of_row = query_of_row * len(names) + expert_of_row
+        n_queries = int(query_of_row.max(initial=-1)) + 1
+        return cls(names.to_pylist(), query_of_row, cell_of_row, n_queries)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -196,114 +207,152 @@ class _Cells:
         return self.n_queries, len(self.experts)
 
     def row_counts(self) -> IntArray:
-        """Number of rows of each cell that has some."""
-        return np.unique(self.numbers, return_counts=True)[1]
+        """Return the number of rows of each cell that has any."""
+        return np.unique(self.cell_of_row, return_counts=True)[1]
 
     @cached_property
     def first_rows_of_queries(self) -> IntArray:
         """First row (n_queries,) of each query."""
-        return np.unique(self.queries, return_index=True)[1]
+        return np.unique(self.query_of_row, return_index=True)[1]
 
     @cached_property
     def first_rows(self) -> IntArray:
         """First row (n_queries, n_experts) of each cell; -1 where it has none."""
-        filled, first = np.unique(self.numbers, return_index=True)
+        filled, first = np.unique(self.cell_of_row, return_index=True)
         rows = np.full(self.n_queries * len(self.experts), -1)
         rows[filled] = first
         return rows.reshape(self.shape)
 
     def means(self, values: FloatArray) -> FloatArray:
-        """Mean (n_queries, n_experts) of the known values of each cell; NaN where nothing is known."""
+        """Average values (n_rows,) within each cell: (n_queries, n_experts), NaN where none is known."""
         size = self.n_queries * len(self.experts)
         is_known = ~np.isnan(values)
-        totals = np.bincount(self.numbers[is_known], values[is_known], size)
-        counts = np.bincount(self.numbers[is_known], minlength=size)
+        totals = np.bincount(self.cell_of_row[is_known], values[is_known], size)
+        counts = np.bincount(self.cell_of_row[is_known], minlength=size)
         means = np.divide(totals, counts, out=np.full(size, np.nan), where=counts > 0)
         return means.reshape(self.shape)
 
 
 def widen_rows(
-    table: Any, queries: IntArray, row_numbers: IntArray, columns: LongColumns, form: str
+    table: Any, query_of_row: IntArray, row_numbers: IntArray, columns: LongColumns, form: str
 ) -> tuple[Any, Layout, list[Finding]]:
-    """A row for each of the numbers ``queries``, which say to what query a row of the table belongs.
+    """Turn a table with one row per query and model into a table with one row per query.
 
-    Models and queries keep the order of their first row. Where a (query, model) appears more than once
-    its mean counts. A column that differs within more than 5 % of the queries describes answers and becomes
-    ``<column>__<model>``; others describe queries and keep the value of the first row. Answers become
-    ``answer__<model>``.
+    If a query and a model have several rows, their outcomes are averaged. Other columns describe either
+    the query or the model's answer, see ``_widen_other_columns``.
+
+    Parameters
+    ----------
+    table : pyarrow.Table of n_rows rows
+    query_of_row : ndarray of shape (n_rows,)
+        Which row of the result each row belongs to, from 0 without gaps.
+    row_numbers : ndarray of shape (n_rows,)
+        Numbers of the rows in the file, for messages.
+    columns : LongColumns
+        The columns of models, scores, prices, latencies, tokens and answers.
+    form : str
+        Name of the format, for the layout.
+
+    Returns
+    -------
+    wide : pyarrow.Table of n_queries rows
+        Experts are in the order of their first row.
+    layout : Layout
+        The columns of ``wide`` that hold outcomes.
+    findings : list of Finding
     """
-    cells = _Cells.of(table[columns.model], queries)
+    cells = _Cells.from_rows(table[columns.model], query_of_row)
     scores = numbers(columns.score, table[columns.score], truths=True).astype(np.float64)
     check_range("scores", scores[:, None], [columns.score], 1, RESCALE, row_numbers)
     findings = _repeated_cells(cells, scores, columns.score)
-    other_columns = names_except(table.column_names, columns.outcomes)
-    n_differing = {}
-    for name in other_columns:
-        n_differing[name] = _differing(_value_codes(table[name]), queries)
-    of_answers = [name for name in other_columns if n_differing[name] > SPREAD * cells.n_queries]
-    answer = columns.answer or _usual_answer(table, of_answers)
-    wide: dict[str, Any] = {}
-    for name in other_columns:
-        if name == answer:
-            wide |= _columns_per_expert(table[name], cells, ANSWER)
-        elif name in of_answers:
-            wide |= _columns_per_expert(table[name], cells, f"{name}__")
-        else:
-            wide[name] = table[name].take(cells.first_rows_of_queries)
-            if n_differing[name]:
-                findings.append(_several_values(name, n_differing[name]))
+    wide, answer_column, more_findings = _widen_other_columns(table, cells, columns)
     outcomes = _outcomes_of_rows(table, columns, scores)
     for prefix, values in outcomes.items():
         means = cells.means(values)
         for index, expert in enumerate(cells.experts):
             wide[prefix + expert] = pa.array(means[:, index], from_pandas=True)
     layout = _wide_layout(form, cells.experts, list(outcomes))
-    layout = layout.with_notes(*_notes(table, columns, answer))
-    return pa.table(wide), layout, findings
+    layout = layout.with_notes(*_notes(table, columns, answer_column))
+    return pa.table(wide), layout, findings + more_findings
+
+
+def _widen_other_columns(
+    table: Any, cells: _Cells, columns: LongColumns
+) -> tuple[dict[str, Any], str | None, list[Finding]]:
+    """Widen the columns that hold no outcomes.
+
+    A column with several values within more than 5 % of the queries describes the answers: the column of
+    the answers themselves becomes ``answer__<model>``, any other ``<column>__<model>``. The rest describe
+    the query and keep the value of its first row; a finding says where they have several.
+
+    Returns
+    -------
+    wide : dict of str to pyarrow.Array
+        Columns of one row per query, by name.
+    answer_column : str or None
+        The column that holds the answers; None if there is none.
+    findings : list of Finding
+    """
+    names = names_except(table.column_names, columns.outcomes)
+    n_differing = {}
+    for name in names:
+        n_differing[name] = _n_differing(_value_codes(table[name]), cells.query_of_row)
+    describe_answers = [name for name in names if n_differing[name] > SPREAD * cells.n_queries]
+    answer_column = columns.answer or _usual_answer(table, describe_answers)
+    wide: dict[str, Any] = {}
+    findings = []
+    for name in names:
+        if name == answer_column:
+            wide |= _columns_per_expert(table[name], cells, ANSWER)
+        elif name in describe_answers:
+            wide |= _columns_per_expert(table[name], cells, f"{name}__")
+        else:
+            wide[name] = table[name].take(cells.first_rows_of_queries)
+            if n_differing[name]:
+                findings.append(_several_values(name, n_differing[name]))
+    return wide, answer_column, findings
 
 
 def _repeated_cells(cells: _Cells, scores: FloatArray, score_column: str) -> list[Finding]:
-    """The finding that a query and a model have several rows, and how many of them conflict."""
+    """Report that queries and models have several rows, and in how many cells their scores differ."""
     n_repeated = int((cells.row_counts() > 1).sum())
     if n_repeated == 0:
         return []
     is_known = ~np.isnan(scores)
     score_codes = np.unique(scores[is_known], return_inverse=True)[1]
-    n_conflicts = _differing(score_codes, cells.numbers[is_known])
-    appear = "appear"
-    are = "are"
+    n_conflicts = _n_differing(score_codes, cells.cell_of_row[is_known])
+    verbs = "appear more than once and are averaged"
     if n_repeated == 1:
-        appear = "appears"
-        are = "is"
-    words = (
-        f"{counted(n_repeated, 'pair')} of query and model {appear} more than once and {are} averaged; "
+        verbs = "appears more than once and is averaged"
+    sentence = (
+        f"{counted(n_repeated, 'pair')} of query and model {verbs}; "
         f"{counted(n_conflicts, 'of them differs', 'of them differ')} in {score_column}."
     )
     if n_conflicts:
-        return [Finding("conflicts", n_conflicts, words)]
-    return [Finding("repeats", n_repeated, words)]
+        return [Finding("conflicts", n_conflicts, sentence)]
+    return [Finding("repeats", n_repeated, sentence)]
 
 
 def _several_values(name: str, n_queries: int) -> Finding:
-    """The finding that a column of the queries has several values within some of them."""
-    words = (
+    """Report that a column which describes queries has several values within some of them."""
+    sentence = (
         f"{counted(n_queries, 'query has', 'queries have')} several values of {name!r}; "
         f"the value of the first row is kept."
     )
-    return Finding("differing_column", n_queries, words)
+    return Finding("differing_column", n_queries, sentence)
 
 
-def _usual_answer(table: Any, of_answers: Sequence[str]) -> str | None:
-    """The first column named as that of answers; ``answer`` only if it differs within queries."""
+def _usual_answer(table: Any, describe_answers: Sequence[str]) -> str | None:
+    """Return the first column with a usual name of answers; ``answer`` only if it varies within queries."""
     for name in answer_columns(table):
-        # Where all models share it, it is the right answer of the query.
-        if plain_name(name) != "answer" or name in of_answers:
+        # An ``answer`` that is the same for all models is the right answer to the query.
+        if plain_name(name) != "answer" or name in describe_answers:
             return name
     return None
 
 
 def _columns_per_expert(column: Any, cells: _Cells, prefix: str) -> dict[str, Any]:
-    """A column of a long table as one column per expert: the values of the first row of each cell."""
+    """Divide a column of a long table into one column per expert, with the first value of each cell."""
     by_name = {}
     for index, expert in enumerate(cells.experts):
         rows = cells.first_rows[:, index]
@@ -314,7 +363,7 @@ def _columns_per_expert(column: Any, cells: _Cells, prefix: str) -> dict[str, An
 def _outcomes_of_rows(
     table: Any, columns: LongColumns, scores: FloatArray
 ) -> dict[str, FloatArray]:
-    """Prefix of the columns in the wide format -> numbers (n_rows,) of a long table."""
+    """Return the outcomes (n_rows,) of a long table, by the prefix of their columns in the wide format."""
     outcomes = {SCORE: scores}
     for prefix, column in zip((TOKENS_IN, TOKENS_OUT), columns.tokens, strict=True):
         if column:
@@ -328,18 +377,18 @@ def _outcomes_of_rows(
 
 
 def _wide_layout(form: str, experts: Sequence[str], prefixes: Sequence[str]) -> Layout:
-    """The columns of the outcomes with these prefixes; every expert has one."""
+    """Return the layout of columns ``<prefix><expert>``; every expert has one of each prefix."""
 
     def by_expert(prefix: str) -> dict[str, str]:
         if prefix not in prefixes:
             return {}
-        return {expert: prefix + expert for expert in experts}
+        return prefixed_columns(prefix, experts)
 
     return Layout(form, by_expert(SCORE), by_expert(PRICE), by_expert(LATENCY))
 
 
 def _notes(table: Any, columns: LongColumns, answer: str | None) -> list[str]:
-    """How the columns of a long table were read."""
+    """Say how the columns of a long table were read."""
     notes = [f"models are column {columns.model!r}, scores {columns.score!r}"]
     notes += text_notes(table, [columns.score])
     if columns.price:
@@ -355,7 +404,7 @@ def _notes(table: Any, columns: LongColumns, answer: str | None) -> list[str]:
 
 
 def answer_columns(table: Any) -> list[str]:
-    """Texts and objects, such as tool calls, that are named as answers."""
+    """Return the columns of texts or objects, such as tool calls, that have a usual name of answers."""
     names = []
     for field in table.schema:
         kind = field.type
@@ -366,7 +415,7 @@ def answer_columns(table: Any) -> list[str]:
 
 
 def long_columns(table: Any, options: ReadArguments) -> LongColumns:
-    """The columns that the caller named, and the usual ones."""
+    """Choose the columns of a long table: those that the caller named, else those with usual names."""
     named_prices = options.prices
     if is_price_file(options.prices, table.column_names):
         named_prices = None
@@ -384,7 +433,7 @@ def long_columns(table: Any, options: ReadArguments) -> LongColumns:
 
 
 def _model_column(table: Any, named: str | None) -> str:
-    """The column of the models: the one named, or the only usual one."""
+    """Return the column of the models: the one named, or the only one with a usual name."""
     names = list(table.column_names)
     if named is not None:
         return choose_columns("model_column", [named], names)[0]
@@ -402,7 +451,7 @@ def _model_column(table: Any, named: str | None) -> str:
 
 
 def _score_column(table: Any, named: Named) -> str:
-    """The column of the scores: the one named, or the only usual one."""
+    """Return the column of the scores: the one named, or the only one with a usual name."""
     names = list(table.column_names)
     if named is not None:
         return _named_column("scores", named, names)
@@ -419,7 +468,7 @@ def _score_column(table: Any, named: Named) -> str:
 
 
 def _holds_numbers(column: Any) -> bool:
-    """Whether a column holds numbers, perhaps as text."""
+    """Return whether a column holds numbers, perhaps as text."""
     if is_string(column.type):
         return parse_numbers(column) is not None
     return is_numeric(column.type)
@@ -428,7 +477,7 @@ def _holds_numbers(column: Any) -> bool:
 def _amount_column(
     parameter: str, named: Named, table: Any, usual_names: Sequence[str]
 ) -> str | None:
-    """The column that all models share: the one named, or the first usual one that holds numbers."""
+    """Return the column of an outcome: the one named, or the first usual one that holds numbers."""
     if named is not None:
         return _named_column(parameter, named, table.column_names)
     for name in usual_columns(table.column_names, usual_names):
@@ -438,7 +487,7 @@ def _amount_column(
 
 
 def _named_column(parameter: str, named: Named, names: Sequence[str]) -> str:
-    """The one column that a caller named."""
+    """Return the column that the caller named, which must be a single one."""
     columns = []
     if not isinstance(named, Mapping):
         columns = choose_columns(parameter, named or (), names)
@@ -449,7 +498,7 @@ def _named_column(parameter: str, named: Named, names: Sequence[str]) -> str:
 
 
 def _token_columns(named: str | None, table: Any) -> tuple[str | None, str | None]:
-    """Columns of tokens in and out; None where one is missing."""
+    """Return the columns of tokens in and out; None for both if one is missing."""
     if named is None:
         tokens_in = _amount_column("tokens", None, table, TOKEN_NAMES[0])
         tokens_out = _amount_column("tokens", None, table, TOKEN_NAMES[1])
@@ -465,7 +514,17 @@ def _token_columns(named: str | None, table: Any) -> tuple[str | None, str | Non
 
 
 def named_rows(table: Any, names: Sequence[str]) -> tuple[Any, IntArray, list[Finding]]:
-    """Rows that name a query and a model, and their numbers in the file."""
+    """Keep the rows that have a text in each of these columns, such as the query and the model.
+
+    Returns
+    -------
+    table : pyarrow.Table
+        These rows.
+    row_numbers : ndarray of int
+        Their numbers in the given table, from 0.
+    findings : list of Finding
+        How many rows were dropped.
+    """
     is_named = np.ones(table.num_rows, dtype=bool)
     for name in names:
         kind = table.schema.field(name).type
@@ -477,24 +536,25 @@ def named_rows(table: Any, names: Sequence[str]) -> tuple[Any, IntArray, list[Fi
         raise DataFileError(f"every row lacks {' or '.join(map(repr, names))}.")
     findings = []
     if n_nameless:
-        was = "were"
+        verb = "were"
         if n_nameless == 1:
-            was = "was"
-        words = (
-            f"{counted(n_nameless, 'row lacks', 'rows lack')} a query or a model and {was} dropped."
-        )
-        findings.append(Finding("nameless", n_nameless, words))
+            verb = "was"
+        sentence = f"{counted(n_nameless, 'row lacks', 'rows lack')} a query or a model and {verb} dropped."
+        findings.append(Finding("nameless", n_nameless, sentence))
     return table.filter(pa.array(is_named)), np.flatnonzero(is_named), findings
 
 
 def _codes(column: Any) -> tuple[Any, IntArray]:
-    """Distinct values in the order of their first row, and the code of each row."""
+    """Return the distinct values of a column in the order of their first row, and the code of each row.
+
+    The code of a row is the index of its value among the distinct ones.
+    """
     coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     return coded.dictionary, coded.indices.to_numpy().astype(np.intp)
 
 
 def _joint_codes(codes: Sequence[IntArray]) -> IntArray:
-    """Codes (n,) of the rows of several codes, numbered in the order of their first row."""
+    """Number the combinations of several codes, each (n_rows,), in the order of their first row."""
     _, first_rows, sorted_codes = np.unique(
         np.stack(codes), axis=1, return_index=True, return_inverse=True
     )
@@ -504,7 +564,7 @@ def _joint_codes(codes: Sequence[IntArray]) -> IntArray:
 
 
 def _value_codes(column: Any) -> IntArray:
-    """Code (n,) of the value of each row, from 0."""
+    """Return a code (n_rows,) for the value of each row; equal values have equal codes."""
     try:
         return _codes(column)[1]
     except pa.ArrowException:
@@ -513,8 +573,8 @@ def _value_codes(column: Any) -> IntArray:
         return np.unique(texts, return_inverse=True)[1]
 
 
-def _differing(codes: IntArray, groups: IntArray) -> int:
-    """Number of groups with more than one value."""
+def _n_differing(codes: IntArray, groups: IntArray) -> int:
+    """Count the groups in which rows have different codes; both arrays are (n_rows,)."""
     n_codes = codes.max(initial=0) + 1
     # A number for each (group, value) that occurs; a group with several of them differs.
     pairs = np.unique(groups * n_codes + codes)

@@ -25,6 +25,7 @@ from mild.data.formats.base import (
     Layout,
     ReadArguments,
     columns_of,
+    prefixed_columns,
 )
 from mild.data.tables import infer_array, is_list, is_numeric, is_string, unique_keys
 from mild.errors import DataFileError
@@ -47,7 +48,7 @@ RECORDS = ("models", "outcomes", "results", "responses", "experts")
 
 
 def parse_objects(table: Any) -> Any:
-    """The table with its objects as structures: texts are parsed, pairs of lists are joined."""
+    """Return the table with parsed objects: texts become structures, and pairs of lists are joined."""
     for index, name in enumerate(table.column_names):
         is_usual = name in OBJECTS or name in (MODEL_LIST, SCORE_LIST, *RECORDS)
         if is_usual and is_string(table.schema.field(name).type):
@@ -60,7 +61,7 @@ def parse_objects(table: Any) -> Any:
 
 
 def _has_paired_lists(table: Any) -> bool:
-    """Whether there are a list of models and one of scores, and no column of scores."""
+    """Return whether there are a list of models and one of scores, and no column of scores."""
     names = table.column_names
     if "scores" in names or MODEL_LIST not in names or SCORE_LIST not in names:
         return False
@@ -69,7 +70,7 @@ def _has_paired_lists(table: Any) -> bool:
 
 
 def _join_lists(table: Any) -> Any:
-    """The table with a column ``scores`` of objects in place of the two lists."""
+    """Replace the two lists of models and scores by a column ``scores`` of objects."""
     objects = []
     pairs = zip(table[MODEL_LIST].to_pylist(), table[SCORE_LIST].to_pylist(), strict=True)
     for row, (models, scores) in enumerate(pairs, start=1):
@@ -88,7 +89,7 @@ def _join_lists(table: Any) -> Any:
 
 
 def _parse_column(name: str, texts: list[str | None]) -> Any:
-    """Objects or lists of texts that are JSON, or Python as pandas writes it; None if one is not."""
+    """Parse texts that are JSON, or Python as pandas writes it; None if one of them is neither."""
     values: list[Any] = []
     for row, text in enumerate(texts, start=1):
         stripped = (text or "").strip()
@@ -111,7 +112,7 @@ def _parse_column(name: str, texts: list[str | None]) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """The value of a text that is JSON or a literal of Python; None if it is neither."""
+    """Return the value of a text that is JSON or a literal of Python; None if it is neither."""
     not_parsed = (ValueError, SyntaxError, RecursionError, MemoryError)
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
@@ -128,13 +129,13 @@ def _parse(text: str) -> Any:
 
 
 def detect_nested(schema: Any) -> Layout | None:
-    """The columns that the objects become."""
+    """Return the layout of the columns that objects of scores become; None if there are none."""
     by_prefix: dict[str, dict[str, str]] = {SCORE: {}, PRICE: {}, LATENCY: {}}
     for name, prefix in _objects(schema).items():
         # Of several objects for the same outcome, such as scores and correct, the first one counts.
         if prefix in by_prefix and not by_prefix[prefix]:
             models = [field.name for field in schema.field(name).type]
-            by_prefix[prefix] = {model: prefix + model for model in models}
+            by_prefix[prefix] = prefixed_columns(prefix, models)
     scores = by_prefix[SCORE]
     if not scores:
         return None
@@ -143,7 +144,7 @@ def detect_nested(schema: Any) -> Layout | None:
 
 
 def _objects(schema: Any) -> dict[str, str]:
-    """Columns that are objects of numbers or answers -> prefix; those of scores first."""
+    """Return the prefix of each column of objects of numbers or answers; those of scores come first."""
     prefixes = {**OBJECTS, **dict.fromkeys(ANSWER_OBJECTS, ANSWER)}
     columns = {}
     for name, prefix in prefixes.items():
@@ -153,7 +154,7 @@ def _objects(schema: Any) -> dict[str, str]:
 
 
 def _is_object(kind: Any) -> bool:
-    """Whether an Arrow type is an object of numbers or texts."""
+    """Return whether an Arrow type is an object of numbers or texts."""
     if not kinds.is_struct(kind):
         return False
     for field in kind:
@@ -163,7 +164,7 @@ def _is_object(kind: Any) -> bool:
 
 
 def widen_nested(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
-    """The table with one column per model and outcome, and its layout."""
+    """Return the table with one column per model and outcome, its layout, and no findings."""
     layout = detect_nested(table.schema)
     if layout is None:
         raise DataFileError(f"it cannot be read as {NESTED.rule}.", parameter="form")

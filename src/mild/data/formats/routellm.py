@@ -20,7 +20,7 @@ _GOLD = ("answer", "label", "gold", "target", "ground_truth", "expected", *QUERY
 
 
 def parse_truths(table: Any) -> Any:
-    """The table with truth values in place of columns that hold only yes and no, or such words."""
+    """Replace columns that hold only yes and no, or such words, by truth values."""
     for index, name in enumerate(table.column_names):
         column = table[name]
         if not is_string(column.type) or name.lower() in _GOLD:
@@ -33,8 +33,8 @@ def parse_truths(table: Any) -> Any:
 
 
 def detect_routellm(schema: Any) -> Layout | None:
-    """Every true-or-false column is a model, unless it is named as a flag: is_*, has_*, test, ..."""
-    experts = []
+    """Return a layout whose models are the true-or-false columns, except flags: is_*, has_*, test, ..."""
+    scores = {}
     flags = []
     for field in schema:
         if not pa.types.is_boolean(field.type):
@@ -42,13 +42,13 @@ def detect_routellm(schema: Any) -> Layout | None:
         if _FLAG.fullmatch(field.name):
             flags.append(field.name)
         else:
-            experts.append(field.name)
-    if not experts:
+            scores[field.name] = field.name
+    if not scores:
         return None
-    notes = [f"the experts are {listed(experts)}"]
+    notes = [f"the experts are {listed(list(scores))}"]
     if flags:
         notes.append(f"not taken as experts, by their names: {listed(flags)}")
-    return Layout("routellm", {name: name for name in experts}, notes=tuple(notes))
+    return Layout("routellm", scores, notes=tuple(notes))
 
 
 ROUTELLM = Format(

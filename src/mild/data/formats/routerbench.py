@@ -12,29 +12,29 @@ RESPONSE_MARK = "|model_response"
 
 
 def detect_routerbench(schema: Any) -> Layout | None:
-    """Columns by the mark behind the model's name."""
+    """Return the layout of columns ``<model>`` and ``<model>|total_cost``; None if there are none."""
     names = list(schema.names)
-    experts = []
+    scores = {}
+    prices = {}
     scoreless = []
     n_responses = 0
     for name in names:
         if name.endswith(COST_MARK):
             model = name.removesuffix(COST_MARK)
             if model in names:
-                experts.append(model)
+                scores[model] = model
+                prices[model] = name
             else:
                 scoreless.append(model)
         elif name.endswith(RESPONSE_MARK):
             n_responses += 1
-    if not experts:
+    if not scores:
         return None
     notes = []
     if scoreless:
         notes.append(f"kept as plain columns, because they have no score: {listed(scoreless, 4)}")
     if n_responses:
         notes.append(f"kept as plain columns: <model>{RESPONSE_MARK} ({n_responses})")
-    scores = {name: name for name in experts}
-    prices = {name: name + COST_MARK for name in experts}
     return Layout("routerbench", scores, prices, notes=tuple(notes))
 
 

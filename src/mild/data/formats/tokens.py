@@ -47,7 +47,7 @@ PLAUSIBLE = (1e-10, 1e-2)
 
 
 def _keys(*sides: str) -> dict[str, str | None]:
-    """Keys of a price of tokens in or out -> its unit; None for the unit of the file."""
+    """Return the keys under which a price may stand, and their units; None is the unit of the file."""
     keys: dict[str, str | None] = {}
     for unit in UNITS:
         for side in sides:
@@ -86,7 +86,7 @@ class TokenPrice:
 
 
 def is_price_file(prices: Named, columns: Any) -> bool:
-    """Whether ``prices`` names a file of prices, or LiteLLM's table, and not columns."""
+    """Return whether ``prices`` names a file of prices, or LiteLLM's table, and not columns."""
     if not isinstance(prices, (str, os.PathLike)) or prices in columns:
         return False
     path = Path(prices)
@@ -94,7 +94,7 @@ def is_price_file(prices: Named, columns: Any) -> bool:
 
 
 def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any, Layout]:
-    """The table with dollars computed from token counts, where it has no dollars of its own.
+    """Add dollars computed from token counts to a table that has no dollars of its own.
 
     Prices are those of the file that ``options.prices`` names; without it those of LiteLLM where it is
     installed and knows every expert.
@@ -109,7 +109,7 @@ def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any,
 def _add_prices_of_file(
     table: Any, layout: Layout, source: str, tokens: str | None
 ) -> tuple[Any, Layout]:
-    """The table with dollars by the prices of a file, which must have one for every expert."""
+    """Add dollars by the prices of a file, which must have one for every expert."""
     experts = list(layout.scores)
     token_columns = _token_columns(table, experts, tokens)
     prices = read_prices(source)
@@ -130,7 +130,7 @@ def _add_prices_of_file(
 
 
 def _add_prices_of_litellm(table: Any, layout: Layout, tokens: str | None) -> tuple[Any, Layout]:
-    """The table with dollars by LiteLLM's prices; a note where some are not known."""
+    """Add dollars by LiteLLM's prices; if some are unknown, add a note instead."""
     experts = list(layout.scores)
     token_columns = _token_columns(table, experts, tokens)
     if not token_columns:
@@ -153,7 +153,7 @@ def _with_dollars(
     token_columns: Mapping[str, tuple[str, str]],
     source: str,
 ) -> tuple[Any, Layout]:
-    """The table with a column of dollars for each expert, and its layout."""
+    """Add a column of dollars for each expert to a table and its layout."""
     price_columns = {}
     for expert in layout.scores:
         dollars = _dollars(expert, table, token_columns.get(expert), prices[expert])
@@ -168,7 +168,7 @@ def _with_dollars(
 def _match_all(
     experts: list[str], prices: Mapping[str, TokenPrice]
 ) -> tuple[dict[str, TokenPrice], list[str]]:
-    """Expert -> price, and the experts that have none."""
+    """Return the price of each expert that has one, and the names of the experts without."""
     by_expert = {}
     unknown = []
     for expert in experts:
@@ -183,7 +183,7 @@ def _match_all(
 
 
 def _check_unit(expert: str, price: TokenPrice) -> None:
-    """Refuse prices per token that are so low or so high that their unit must be another one."""
+    """Raise an error for prices per token so low or so high that their unit must be another one."""
     for dollars in (price.tokens_in, price.tokens_out):
         if dollars and not PLAUSIBLE[0] <= dollars <= PLAUSIBLE[1]:
             raise DataFileError(
@@ -197,7 +197,7 @@ def _check_unit(expert: str, price: TokenPrice) -> None:
 def _dollars(
     expert: str, table: Any, columns: tuple[str, str] | None, price: TokenPrice
 ) -> FloatArray:
-    """Dollars (n_rows,) of an expert: price per query + sum of its tokens times their prices."""
+    """Return the dollars (n_rows,) of an expert: its price per query plus its tokens times their prices."""
     dollars = np.full(table.num_rows, price.query or 0.0)
     if price.tokens_in is None and price.tokens_out is None:
         return dollars
@@ -217,7 +217,7 @@ def _dollars(
 def _token_columns(
     table: Any, experts: list[str], tokens: str | None
 ) -> dict[str, tuple[str, str]]:
-    """Expert -> its columns of tokens in and out; ``*`` in the names of ``tokens`` is the expert."""
+    """Return the columns of tokens in and out of each expert; ``*`` in ``tokens`` stands for the expert."""
     patterns = f"{TOKENS_IN}*,{TOKENS_OUT}*"
     is_named = False
     # Where there is a row per query and model, its format has made the usual columns of those named.
@@ -243,15 +243,26 @@ def _token_columns(
 
 
 def read_prices(source: str) -> dict[str, TokenPrice]:
-    """Prices of a file: model -> price.
+    """Read the price of each model from a file of prices, or from the table that LiteLLM brings.
 
     A .json or .toml file maps models to their prices, as LiteLLM's does, or lists objects with the name of
-    a model; a .csv file has a row per model. A price has
+    a model; both may be one level below the top, as in ``{"models": {model: price}}``. A .csv file has a
+    row per model. The price of a model is written as
 
     - ``input_cost_per_token`` and ``output_cost_per_token``,
     - ``input`` and ``output`` (``in`` and ``out``, ``price_in`` and ``price_out``, ``input_price`` and
       ``output_price``) in dollars per million tokens, or in the ``unit`` that the file states,
     - or ``price_per_query``.
+
+    Parameters
+    ----------
+    source : str
+        Path of a file, or "litellm".
+
+    Returns
+    -------
+    dict of str to TokenPrice
+        Prices by model.
     """
     if source == LITELLM:
         installed = _installed_prices()
@@ -264,13 +275,8 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
     content = _read_content(file)
     unit = _unit(content, file)
     prices = _prices_of(_entries(content), unit)
-    if not prices and isinstance(content, Mapping):
-        # One level below, as in {"models": {model: price}}.
-        entries = []
-        for value in content.values():
-            if isinstance(value, Mapping):
-                entries += _entries(value)
-        prices = _prices_of(entries, unit)
+    if not prices:
+        prices = _prices_of(_entries_one_level_below(content), unit)
     if not prices:
         keys = (
             "input_cost_per_token and output_cost_per_token, or input and output in dollars per million "
@@ -283,7 +289,7 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
 
 
 def _read_content(file: Path) -> Any:
-    """The rows of a .csv file, or what a .json or .toml file holds."""
+    """Return the rows of a .csv file, or what a .json or .toml file holds."""
     try:
         text = file.read_text(encoding="utf-8-sig")
         if file.suffix.lower() == ".csv":
@@ -303,7 +309,7 @@ def _read_content(file: Path) -> Any:
 
 
 def _unit(content: Any, file: Path) -> str:
-    """The unit of prices whose keys name none: that of the file, or dollars per million tokens."""
+    """Return the unit of prices whose keys name none: that of the file, or dollars per million tokens."""
     if not isinstance(content, Mapping) or not isinstance(content.get("unit"), str):
         return USUAL_UNIT
     text = content["unit"]
@@ -317,7 +323,7 @@ def _unit(content: Any, file: Path) -> str:
 
 
 def _entries(content: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """(model, its fields) of a mapping, of a list of objects, or of a mapping with such lists."""
+    """Return (model, its fields) of a mapping, of a list of objects, or of a mapping with such lists."""
     entries = []
     if isinstance(content, Mapping):
         for name, value in content.items():
@@ -336,14 +342,27 @@ def _entries(content: Any) -> list[tuple[str, Mapping[str, Any]]]:
     return entries
 
 
+def _entries_one_level_below(content: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return (model, its fields) of the values of a mapping, as in {"models": {model: price}}."""
+    if not isinstance(content, Mapping):
+        return []
+    entries = []
+    for value in content.values():
+        if isinstance(value, Mapping):
+            entries += _entries(value)
+    return entries
+
+
 def _prices_of(entries: list[tuple[str, Mapping[str, Any]]], unit: str) -> dict[str, TokenPrice]:
-    """Model -> price, for the entries that have one; the last entry of a model counts."""
-    by_model = {model: _price(model, fields, unit) for model, fields in entries}
+    """Return the price of each model that has one; the last entry of a model counts."""
+    by_model = {}
+    for model, fields in entries:
+        by_model[model] = _price(model, fields, unit)
     return {model: price for model, price in by_model.items() if price is not None}
 
 
 def _price(model: str, fields: Mapping[str, Any], unit: str) -> TokenPrice | None:
-    """The price of a model; None if its fields say nothing about it."""
+    """Return the price of a model; None if its fields say nothing about it."""
     price = TokenPrice(
         tokens_in=_amount(model, fields, KEYS_IN, unit),
         tokens_out=_amount(model, fields, KEYS_OUT, unit),
@@ -357,7 +376,7 @@ def _price(model: str, fields: Mapping[str, Any], unit: str) -> TokenPrice | Non
 def _amount(
     model: str, fields: Mapping[str, Any], units: Mapping[str, str | None], unit: str
 ) -> float | None:
-    """Dollars by the first of the keys of ``units`` that is filled; None if none is."""
+    """Return the dollars under the first of these keys that has a value; None if none has."""
     key = next((key for key in units if fields.get(key) not in (None, "")), None)
     if key is None:
         return None
@@ -374,7 +393,7 @@ def _amount(
 
 
 def _installed_prices() -> dict[str, TokenPrice] | None:
-    """Prices of LiteLLM's own table, without importing it; None where it is not installed."""
+    """Read the prices of LiteLLM's own table without importing it; None if it is not installed."""
     spec = importlib.util.find_spec("litellm")
     if spec is None:
         return None
@@ -386,7 +405,7 @@ def _installed_prices() -> dict[str, TokenPrice] | None:
 
 
 def match_price(name: str, prices: Mapping[str, TokenPrice]) -> TokenPrice | None:
-    """The price of a model by its name, its name in lower case, or its name without the provider.
+    """Return the price of a model by its name, ignoring case or the provider if need be.
 
     Several entries of one name must have the same price.
     """
@@ -405,5 +424,5 @@ def match_price(name: str, prices: Mapping[str, TokenPrice]) -> TokenPrice | Non
 
 
 def _without_provider(name: str) -> str:
-    """The lower-case name of a model behind its last slash."""
+    """Return the name of a model in lower case, without what precedes the last slash."""
     return name.lower().rpartition("/")[2]

@@ -40,7 +40,7 @@ SIMILAR = 0.8
 
 
 def split_name(column: str) -> tuple[str, str]:
-    """Prefix and expert in the name of a column; both are empty where it has no ``__``.
+    """Split the name of a column into prefix and expert; both are empty if it has no ``__``.
 
     >>> split_name("cost__large"), split_name("prompt")
     (('cost__', 'large'), ('', ''))
@@ -52,7 +52,7 @@ def split_name(column: str) -> tuple[str, str]:
 
 
 def detect_wide(schema: Any) -> Layout | None:
-    """Columns by their prefixes; ``score__`` goes before ``correct__``."""
+    """Return the layout of columns with the usual prefixes; ``score__`` is preferred to ``correct__``."""
     by_prefix: dict[str, dict[str, str]] = {CORRECT: {}, SCORE: {}, PRICE: {}, LATENCY: {}}
     # Experts in the order in which they first appear.
     experts: dict[str, None] = {}
@@ -74,17 +74,17 @@ def detect_wide(schema: Any) -> Layout | None:
 
 
 def _notes(schema: Any, layout: Layout) -> list[str]:
-    """Which of two score columns an expert has, and columns that look like outcomes and are none."""
+    """Say which score column is used if an expert has two, and which columns are not read as outcomes."""
     names = set(schema.names)
     notes = []
     both = [expert for expert in layout.scores if {CORRECT + expert, SCORE + expert} <= names]
     if both:
         notes.append(f"score__ is used instead of correct__ for {listed(both, 4)}")
-    taken = layout.taken
+    outcome_columns = layout.outcome_columns
     n_by_prefix: Counter[str] = Counter()
     for name in schema.names:
         prefix, expert = split_name(name)
-        if not prefix or name in taken or prefix in ANSWER_PREFIXES:
+        if not prefix or name in outcome_columns or prefix in ANSWER_PREFIXES:
             continue
         if expert in layout.scores or prefix in (PRICE, LATENCY):
             n_by_prefix[prefix] += 1
@@ -95,7 +95,7 @@ def _notes(schema: Any, layout: Layout) -> list[str]:
 
 
 def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
-    """Refuse columns of an expert without scores, and columns whose prefix is misspelt."""
+    """Raise an error for columns of an expert without scores, and for misspelt prefixes."""
     for column in names:
         prefix, expert = split_name(column)
         if prefix in ("", "__") or not expert:
@@ -116,7 +116,7 @@ def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
 def _scoreless(
     column: str, prefix: str, expert: str, names: Sequence[str], experts: Sequence[str]
 ) -> DataFileError:
-    """The error for a column of outcomes of an expert that has no scores."""
+    """Return the error for a column of outcomes of an expert that has no scores."""
     score_columns = [CORRECT + expert, SCORE + expert]
     # A misspelt prefix of the same expert, or a misspelt expert.
     same_expert = [name for name in names if name.endswith(f"__{expert}") and name != column]
@@ -129,7 +129,7 @@ def _scoreless(
 
 
 def _similar_names(expected: Sequence[str], names: Sequence[str]) -> list[str]:
-    """For each of the expected names the name that is nearly the same, if there is one."""
+    """Return, for each expected name, the name that is nearly the same, if there is one."""
     similar = []
     for name in expected:
         similar += difflib.get_close_matches(name, names, 1, SIMILAR)
@@ -137,7 +137,7 @@ def _similar_names(expected: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def check_misspelt_scores(names: Sequence[str]) -> None:
-    """Refuse a table without scores some of whose columns nearly have the name of scores."""
+    """Raise an error if a table has no scores, but a column whose name nearly is that of scores."""
     for column in names:
         start, mark, expert = column.partition("__")
         if not mark:
@@ -159,7 +159,7 @@ def check_misspelt_scores(names: Sequence[str]) -> None:
 def _needs_scores(
     column: str, expert: str, score_columns: Sequence[str], hint: str
 ) -> DataFileError:
-    """The error for a column of an expert whose scores are in none of the columns expected."""
+    """Return the error for a column of an expert whose scores are in none of the expected columns."""
     return DataFileError(
         f"column {column!r} needs the scores of {expert!r} in {' or '.join(map(repr, score_columns))}, "
         f"which are not there; {hint} Rename the column, leave it out, or name the scores: "
@@ -175,7 +175,7 @@ _NO_MODEL = re.compile(r"(is|has|was|total|mean|avg|average|overall|max|min|sum|
 
 
 def detect_endings(schema: Any) -> Layout | None:
-    """Columns by what stands behind the name of a model; only those with a score are models."""
+    """Return the layout of columns such as ``<model>_correct``; only names with a score are models."""
     by_ending: dict[tuple[str, str], str] = {}
     for field in schema:
         match = _ENDING.fullmatch(field.name)
@@ -191,30 +191,31 @@ def detect_endings(schema: Any) -> Layout | None:
         latencies=_first_columns(models, LATENCY_NAMES, by_ending),
     )
     notes = [f"experts are the names before {listed(_endings(layout))}"]
-    plain_columns = names_except(by_ending.values(), layout.taken)
+    plain_columns = names_except(by_ending.values(), layout.outcome_columns)
     if plain_columns:
         notes.append(f"kept as plain columns: {listed(plain_columns, 8)}")
     return layout.with_notes(*notes)
 
 
 def _scored_models(by_ending: Mapping[tuple[str, str], str]) -> list[str]:
-    """Models with a score; where several share its ending, only these."""
-    scored = [(model, ending) for model, ending in by_ending if ending in SCORE_NAMES]
-    endings = [ending for _, ending in scored]
-    commonest = max(endings, key=endings.count, default="")
-    is_shared = endings.count(commonest) > 1
+    """Return the models with a score; if several share the ending of its column, only these."""
+    models_by_ending: dict[str, list[str]] = {}
     models: dict[str, None] = {}
-    for model, ending in scored:
-        # Beside several <model>_correct, toxicity_score is not that of a model.
-        if ending == commonest or not is_shared:
+    for model, ending in by_ending:
+        if ending in SCORE_NAMES:
+            models_by_ending.setdefault(ending, []).append(model)
             models[model] = None
+    largest_group = max(models_by_ending.values(), key=len, default=[])
+    if len(largest_group) > 1:
+        # Beside several <model>_correct, toxicity_score is not that of a model.
+        return largest_group
     return list(models)
 
 
 def _first_columns(
     models: Sequence[str], endings: Sequence[str], by_ending: Mapping[tuple[str, str], str]
 ) -> dict[str, str]:
-    """Model -> its column with the first of these endings, where it has one."""
+    """Return, for each model, its column with the first of these endings that it has."""
     columns = {}
     for model in models:
         for ending in endings:
@@ -225,7 +226,7 @@ def _first_columns(
 
 
 def _endings(layout: Layout) -> list[str]:
-    """What stands behind the names of the models: _correct, _cost, ..."""
+    """Return what follows the names of the models: _correct, _cost, ..."""
     endings: dict[str, None] = {}
     for columns in (layout.scores, layout.prices, layout.latencies):
         for model, column in columns.items():
@@ -234,9 +235,9 @@ def _endings(layout: Layout) -> list[str]:
 
 
 def check_endings(names: Sequence[str], layout: Layout) -> None:
-    """Refuse columns of a model whose score column is misspelt."""
+    """Raise an error for columns of a model whose score column is misspelt."""
     score_endings = _endings(Layout("endings", layout.scores))
-    others = names_except(names, layout.taken)
+    others = names_except(names, layout.outcome_columns)
     for column in others:
         match = _ENDING.fullmatch(column)
         if match is None or match[1] in layout.scores or _NO_MODEL.fullmatch(match[1]):
