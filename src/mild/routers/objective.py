@@ -159,7 +159,7 @@ def training_targets(
         margins = training_margins(options, X, costs, reusable.sample_weight)
         return replace(reusable, margins=margins)
     n, p = costs.shape
-    weight = np.ones(n)
+    weight: FloatArray = np.ones(n)
     if sample_weight is not None:
         weight = sample_weight.astype(np.float64)
     if options.loss in LABEL_LOSSES:
