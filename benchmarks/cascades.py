@@ -243,7 +243,7 @@ def cascades(router: CascadeRouter, table: Table, X: FloatArray, test: IntArray)
     def of(candidate: Any) -> Choice:
         def judged() -> tuple[FloatArray, FloatArray]:
             run = router.policy_of(candidate).run(X[test], table.answers.take(test))
-            return run.given(table.scores[test]), run.paid(table.prices[test])
+            return run.answer_scores(table.scores[test]), run.total_prices(table.prices[test])
 
         return Choice(1 - candidate.cost, candidate.paid, judged)
 
@@ -255,7 +255,13 @@ def loss(
 ) -> float:
     """Error and weighted dollars on the judged half."""
     run = policy.run(X[test], table.answers.take(test))
-    return float(np.mean(1 - run.given(table.scores[test]) + weight * run.paid(table.prices[test])))
+    return float(
+        np.mean(
+            1
+            - run.answer_scores(table.scores[test])
+            + weight * run.total_prices(table.prices[test])
+        )
+    )
 
 
 def next_ms(router: CascadeRouter, table: Table, X: FloatArray, test: IntArray) -> float:

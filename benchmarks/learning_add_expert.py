@@ -107,7 +107,7 @@ def added_split(job: tuple[str, float | None, str, int, int]) -> list[dict[str, 
                 if way == "heads":
                     unknown = np.full((count, n - 1), np.nan)
                     labels = replace(
-                        labels, reference=X[rows], known_errors=unknown, known_costs=unknown
+                        labels, reference=X[rows], expert_errors=unknown, known_costs=unknown
                     )
                 scratch = way == "only"
                 larger = (

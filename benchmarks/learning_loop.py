@@ -30,7 +30,7 @@ from mild.core.arrays import FloatArray
 from mild.features import make_features
 from mild.policies import ConstantPolicy
 from mild.tuning import LoggedOutcomes
-from mild.tuning.logged_outcomes import CostWeights, KnownRows, fit_candidate
+from mild.tuning.logged_outcomes import CostWeights, TableRows, fit_candidate
 from mild_gateway.learning.learn import Learning, TriedRouter
 from mild_gateway.selection.exploration import AutoExploration
 
@@ -91,9 +91,9 @@ def play(folder: str, seed: int, first_rows: int, most: float, confidence: float
     blank = Router(ConstantPolicy(np.zeros(p), X.shape[1]), list(names), info=info)
     weights = CostWeights.of(blank)
 
-    def known(rows: Any) -> KnownRows:
+    def known(rows: Any) -> TableRows:
         none = np.full((len(rows), p), np.nan)
-        return KnownRows(X[rows], errors[rows], none, none)
+        return TableRows(X[rows], errors[rows], none, none)
 
     def loss(router: Router) -> float:
         return float(errors[test, router.policy.predict(X[test])].mean())

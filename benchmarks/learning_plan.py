@@ -34,7 +34,7 @@ from mild.data import read_outcomes
 from mild.features import HashingFeatures
 from mild.routers.base import unwarned
 from mild.routers.cost_models import PricedRouter
-from mild.routers.pooled_heads import Cells, PooledHeads, pooled_heads
+from mild.routers.pooled_heads import PooledHeads, SparseOutcomes, pooled_heads
 
 KEPT = Path(__file__).parent.parent / "results" / "learning_plan.json"
 # Table, and wrong answers that a dollar is worth.
@@ -72,7 +72,7 @@ def load(path: str) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 def fit_heads(X: FloatArray, errors: FloatArray) -> PooledHeads:
     """Heads by the known errors (n, p)."""
-    return pooled_heads(X, Cells.of_matrix(errors), errors.shape[1])
+    return pooled_heads(X, SparseOutcomes.of_matrix(errors), errors.shape[1])
 
 
 def choices(

@@ -218,7 +218,7 @@ def run_split(job: Job, number: int) -> str:
     methods = [watched(method) for method in _methods(job.methods)]
     found = _compare(task, rows, methods, [number])
     for row in found.rows:
-        notes[row.key]["found"] = row.found[0]
+        notes[row.key]["found"] = row.search_params[0]
     place = environment(("numpy", "scipy", "scikit-learn", "torch")).rpartition(", commit ")[0]
     place += f", commit {commit()}"
     _replace(job.part(number), {"text": kind, "environment": place, "methods": notes})
@@ -367,7 +367,7 @@ def recompute(result: dict[str, Any]) -> dict[str, Any]:
         n_candidates=len(others),
         n_rows=row["rows"],
         n_groups=row["units"],
-        counted="query",
+        unit="query",
         notes=(f"{result['splits']} splits", f"{len(others)} methods compared"),
         dollars_per_1000=dollars,
     ).as_dict()

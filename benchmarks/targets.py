@@ -43,7 +43,7 @@ from mild.errors import InvalidInputError
 from mild.evaluation.cascades import known_answers
 from mild.metrics.operating_points import OperatingPoint
 from mild.policies import TradeoffPolicy
-from mild.tuning.fitting import contents, make_step, router_features, table_features
+from mild.tuning.fitting import feature_inputs, make_text_features, router_features, table_features
 from mild.tuning.held_out import HeldOut, cross_fit
 from mild.tuning.objectives import CalibrationRows, CertifiedPoint, HoldLimit
 from mild.tuning.rows import tuning_rows
@@ -167,7 +167,7 @@ def outcomes_of(router: Router, table: OutcomeTable) -> tuple[FloatArray, FloatA
     X = router_features(table, router)
     if router.cascade is not None:
         run = router.cascade.run(X, known_answers(table, router.cascade))
-        return cascade_scores(table.scores, run), run.paid(table.prices)
+        return cascade_scores(table.scores, run), run.total_prices(table.prices)
     chosen = router.predict(X)
     rows = np.arange(table.rows)
     return table.scores[rows, chosen], table.prices[rows, chosen]
@@ -205,8 +205,8 @@ class FittedPart:
     @classmethod
     def of(cls, table: OutcomeTable, part: OutcomeTable, cascade: bool) -> FittedPart:
         task = make_task(part, CostTerms(), priced=True)
-        step = make_step(part)
-        step.fit(contents(part, step))
+        step = make_text_features(part)
+        step.fit(feature_inputs(part, step))
         folds = search_folds(task, N_FOLDS)
         rows = tuning_rows(task, table_features(part, step), step, folds, n_jobs=1)
         heads = fit_price_heads(rows)

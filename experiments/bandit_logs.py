@@ -45,7 +45,7 @@ from mild.artifact import Router, load
 from mild.artifact.files import replacing
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import naming, numbers, read_table
-from mild.errors import DataFileError, OutputExistsError, check_option, counted, listed
+from mild.errors import DataFileError, OutputExistsError, check_option, count_noun, listed
 from mild.evaluation.replay import LoggedRow, check_price_weight, collect_rows, replay_rows
 from mild_gateway.ledger import ledger_reader
 from mild_gateway.ledger.draws import read_draws, read_judged
@@ -216,8 +216,8 @@ def _vw_decision(path: Path, lines: list[tuple[int, str]], names: list[str]) -> 
     if len(labelled) != 1:
         raise DataFileError(
             f"{path}: a decision must have one label action:cost:probability; got {len(labelled)} in the "
-            f"{counted(len(lines), 'line')} from line {lines[0][0]} on. Decisions of --cb_adf begin with "
-            f"'shared' and end with an empty line."
+            f"{count_noun(len(lines), 'line')} from line {lines[0][0]} on. Decisions of --cb_adf begin "
+            f"with 'shared' and end with an empty line."
         )
     place, number, label, name = labelled[0]
     try:
@@ -439,7 +439,7 @@ def replay(
 
 def _print_left_out(counts: Mapping[str, int]) -> None:
     for reason, count in counts.items():
-        typer.echo(f"{counted(count, 'row')} left out: {reason}.", err=True)
+        typer.echo(f"{count_noun(count, 'row')} left out: {reason}.", err=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, check_integer, float_vector, invalid
-from mild.core.rounding import first_least, tie_ranks
+from mild.core.rounding import first_smallest, tie_ranks
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
 from mild.policies import Policy
@@ -253,7 +253,7 @@ def _best_threshold(
     ordered = confidence[order]
     sums = above[np.searchsorted(ordered, tried, side="left")]
     now = above[np.searchsorted(ordered, current, side="left")]
-    best = first_least(sums)
+    best = first_smallest(sums)
     # Rounding must not keep the descent going.
     return float(tried[best]) if sums[best] < now - 1e-12 * np.abs(gain).sum() else current
 

@@ -63,7 +63,7 @@ def test_the_tree_is_drawn_at_the_top_and_lists_every_class() -> None:
 
 def test_all_lists_every_class() -> None:
     functions = {
-        "check_arguments", "check_option", "counted", "install_hint", "listed", "missing_name",
+        "check_arguments", "check_option", "count_noun", "install_hint", "listed", "missing_name",
     }  # fmt: skip
     assert set(error_module.__all__) == {*classes(), *functions}
 

@@ -39,7 +39,7 @@ def interval(estimate, low, high):
 
 def target_verdict(saved, loss=(0.0, 0.0, 0.0)):
     return TargetVerdict(
-        asked={"max_quality_loss": 0.01},
+        limits={"max_quality_loss": 0.01},
         reference="large",
         quality_kept=interval(1.0, 1.0, 1.0),
         quality_loss=interval(*loss),

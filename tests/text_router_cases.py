@@ -12,7 +12,7 @@ from mild.routers.baselines import ConstantRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.stack import StackRouter
-from mild.tuning.fitting import fit_task, make_step, router_of
+from mild.tuning.fitting import fit_task, make_saved_router, make_text_features
 from mild.tuning.tasks import make_task
 from outcome_cases import make_columns
 
@@ -29,7 +29,7 @@ ROUTERS = {
 
 def save_task(fitted, task, folder, notes=None):
     """Save what was fitted on a task."""
-    return router_of(fitted, task, notes).save(folder)
+    return make_saved_router(fitted, task, notes).save(folder)
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def folders(tmp_path_factory):
             columns = make_columns(120)
             columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
             task = make_task(read_outcomes(pa.table(columns)), CostTerms({"cook": 0.2}))
-            step = make_step(
+            step = make_text_features(
                 task.table, HashingFeatures(dimensions=16) if text == "hashing" else text
             )
             fitted = fit_task(task, ROUTERS[name](), step)

@@ -30,9 +30,15 @@ from mild.artifact.files import replacing
 from mild.errors import check_option
 
 app = typer.Typer(add_completion=False)
-WIDTH = 140
+WIDTH = 160
 #: Columns that must not be broken.
-MIN_WIDTHS = {"method": 20, "system accuracy": 12, "minus L_CE": 24, "minus confidence": 24}
+MIN_WIDTHS = {
+    "method": 20,
+    "system accuracy": 12,
+    "minus classifier": 24,
+    "minus L_CE": 24,
+    "minus confidence": 24,
+}
 
 
 @app.command(help=__doc__)

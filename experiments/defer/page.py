@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "science" / "defer.md"
 RESULTS = ROOT / "results" / "defer"
 HEADER = (
-    "method", "system accuracy", "minus L_CE", "minus confidence", "coverage", "classifier on kept",
-    "experts on deferred", "classifier alone", "ECE of experts",
+    "method", "system accuracy", "minus classifier", "minus L_CE", "minus confidence", "coverage",
+    "classifier on kept", "experts on deferred", "classifier alone", "ECE of experts",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def table_rows(document: Mapping[str, Any]) -> list[list[str]]:
             [
                 method["method"],
                 accuracy,
+                _difference(method.get("minus_always_classifier")),
                 _difference(method.get("minus_cross_entropy")),
                 _difference(method.get("minus_confidence")),
                 _mean(method["seeds"], "coverage", 1),

@@ -40,10 +40,10 @@ VALIDATION = 0.2
 TEST = 0.2
 CONFIDENCE = 0.95
 COVERAGES = np.linspace(0, 1, 21)
-#: Every method is compared with these two.
-REFERENCES = ("cross_entropy", "confidence")
 ALWAYS_CLASSIFIER = "always classifier"
 ALWAYS_EXPERT = "always expert"
+#: Every method is compared with these.
+REFERENCES = ("cross_entropy", "confidence", ALWAYS_CLASSIFIER)
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,7 @@ class Outcome:
     method: str
     numbers: dict[str, Any]
     is_right: BoolArray  # (n_test,) whether the system is right
+    classifier_is_right: BoolArray  # (n_test,) whether the classifier alone is right
 
 
 def run(
@@ -150,7 +151,7 @@ def run(
 def run_seed(data: DeferralData, seed: int, body: str) -> tuple[list[Outcome], IntArray]:
     """Every method on the split of one seed, and its test rows."""
     split = make_split(data, seed)
-    outcomes = constants(split)
+    outcomes = []
     n_experts = split.train.experts.shape[1]
     for method in METHODS:
         # With one expert PiCCE is L_CE.
@@ -160,8 +161,7 @@ def run_seed(data: DeferralData, seed: int, body: str) -> tuple[list[Outcome], I
         outcomes.append(run_method(method, split, seed, body))
     # The classifier of Chow's rule is a classifier alone.
     alone = next(outcome for outcome in outcomes if outcome.method == "confidence")
-    outcomes[0].numbers["system_accuracy"] = alone.numbers["classifier_alone"]
-    return outcomes, split.test_rows
+    return [always_classifier(alone), always_expert(split), *outcomes], split.test_rows
 
 
 def make_split(data: DeferralData, seed: int) -> Split:
@@ -187,8 +187,16 @@ def _shuffle(
     return rows[kept], rows[taken]
 
 
-def constants(split: Split) -> list[Outcome]:
-    """Always the classifier (filled in later), and always the expert of the highest training accuracy.
+def always_classifier(confidence: Outcome) -> Outcome:
+    """The classifier of Chow's rule, which never defers."""
+    accuracy = confidence.numbers["classifier_alone"]
+    numbers = {"system_accuracy": accuracy, "coverage": 1.0}
+    is_right = confidence.classifier_is_right
+    return Outcome(ALWAYS_CLASSIFIER, numbers, is_right, is_right)
+
+
+def always_expert(split: Split) -> Outcome:
+    """Always the expert of the highest training accuracy.
 
     Where that expert has no answer to a row, the next best of those who have one is asked.
     """
@@ -199,13 +207,10 @@ def constants(split: Split) -> list[Outcome]:
     has_answer = ~np.isnan(test.experts)
     best = np.where(has_answer, accuracy, -1).argmax(axis=1)
     is_right = expert_correctness(test.y, test.experts)[np.arange(len(test.y)), best]
-    expert = {"system_accuracy": float(is_right.mean()), "coverage": 0.0}
-    expert["expert_accuracy"] = expert["system_accuracy"]
-    classifier = {"coverage": 1.0}
-    return [
-        Outcome(ALWAYS_CLASSIFIER, classifier, is_right),
-        Outcome(ALWAYS_EXPERT, expert, is_right),
-    ]
+    numbers = {"system_accuracy": float(is_right.mean()), "coverage": 0.0}
+    numbers["expert_accuracy"] = numbers["system_accuracy"]
+    nothing_predicted = np.zeros(len(test.y), dtype=bool)
+    return Outcome(ALWAYS_EXPERT, numbers, is_right, nothing_predicted)
 
 
 def run_method(method: Method, split: Split, seed: int, body: str) -> Outcome:
@@ -240,15 +245,15 @@ def run_method(method: Method, split: Split, seed: int, body: str) -> Outcome:
         if score > best_score:
             best_score = score
             best = classifier
-    numbers, is_right = judge(best, split.test)
-    numbers["strength"] = best.weight_decay
-    numbers["validation_accuracy"] = best_score
-    numbers["unfinished_fits"] = n_unfinished
-    numbers["seconds"] = round(time.monotonic() - start, 2)
-    return Outcome(method.name, numbers, is_right)
+    outcome = judge(method.name, best, split.test)
+    outcome.numbers["strength"] = best.weight_decay
+    outcome.numbers["validation_accuracy"] = best_score
+    outcome.numbers["unfinished_fits"] = n_unfinished
+    outcome.numbers["seconds"] = round(time.monotonic() - start, 2)
+    return outcome
 
 
-def judge(classifier: Any, part: Part) -> tuple[dict[str, Any], BoolArray]:
+def judge(method: str, classifier: Any, part: Part) -> Outcome:
     """The four numbers, the classifier alone, calibration and the curve; and where the system is right."""
     predicted = classifier.predict(part.X)
     system = classifier.system_predict(part.X, experts=part.experts)
@@ -264,7 +269,7 @@ def judge(classifier: Any, part: Part) -> tuple[dict[str, Any], BoolArray]:
         curve = accuracy_coverage_curve(classifier_is_right, expert_is_right, margin)
         numbers["curve"] = [round(curve.at(coverage), 4) for coverage in COVERAGES]
         numbers["area"] = curve.area
-    return numbers, is_right
+    return Outcome(method, numbers, is_right, classifier_is_right)
 
 
 def asked_experts(classifier: Any, part: Part) -> IntArray:
@@ -315,9 +320,8 @@ def summarise(
         summary["deviation"] = None
         if len(seeds) > 1:
             summary["deviation"] = float(accuracies.std(ddof=1))
-        if name != ALWAYS_CLASSIFIER:
-            for reference, interval in intervals.items():
-                summary[f"minus_{reference}"] = interval[number]
+        for reference, interval in intervals.items():
+            summary[f"minus_{reference.replace(' ', '_')}"] = interval[number]
         summaries.append(summary)
     return summaries
 

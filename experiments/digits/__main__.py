@@ -24,7 +24,7 @@ from experiments.console import main, progress_bar
 from experiments.digits import run
 from experiments.digits.figures import draw_overview, draw_pictures
 from experiments.digits.tables import Draw, check_folder, render, write_results
-from mild.errors import counted, install_hint
+from mild.errors import count_noun, install_hint
 
 app = typer.Typer(add_completion=False)
 
@@ -72,7 +72,7 @@ def compare_on_digits(
         results = run.run_digits(settings, progress)
     written = write_results(results, out, figures)
     for sentence, cells in results.document["warnings"].items():
-        typer.echo(f"warning: in {counted(cells, 'cell')}: {sentence}", err=True)
+        typer.echo(f"warning: in {count_noun(cells, 'cell')}: {sentence}", err=True)
     if as_json:
         typer.echo(json.dumps(results.document, ensure_ascii=False, allow_nan=False))
         return
@@ -81,7 +81,9 @@ def compare_on_digits(
         console.print(part)
     names = ", ".join(path.name for path in written)
     seconds = results.document["seconds"]
-    typer.echo(f"\nSaved in {out}: {names}. {seconds:.0f} s with {counted(settings.jobs, 'job')}.")
+    typer.echo(
+        f"\nSaved in {out}: {names}. {seconds:.0f} s with {count_noun(settings.jobs, 'job')}."
+    )
 
 
 if __name__ == "__main__":

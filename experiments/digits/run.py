@@ -314,7 +314,7 @@ def run_methods(
 
     def tuned(decision: str) -> Callable[[Context], Any]:
         # The strength is the one that was best at the theory's margins.
-        alpha = result[f"mild_theory_{decision}"].found["alpha"]
+        alpha = result[f"mild_theory_{decision}"].search_params["alpha"]
         return linear_search(
             "mild", [alpha], factors, counts="reward", decision=decision, ties="first"
         )
@@ -334,7 +334,7 @@ def run_methods(
             build = builders[key] if linear is None else build
             method = Method(key, label, what, build)
             result[key] = run_method(method, context, train.X, train.costs, test.X)
-            result[key].found.pop("family", None)
+            result[key].search_params.pop("family", None)
         elif by_label:
             # What knowing the true class is worth: each class to its cheapest expert in training.
             classes = range(int(max(train.labels.max(), test.labels.max())) + 1)
@@ -399,7 +399,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
                 "verdict_against_tdef": verdict_of(gap),
                 "same_choices_as_tdef": same(key, "tdef"),
                 "best": key in best,
-                "found": [one.found for one in own],
+                "found": [one.search_params for one in own],
                 "seconds": [round(one.seconds, 4) for one in own],
             }
         )

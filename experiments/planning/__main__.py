@@ -17,7 +17,7 @@ from typer import Argument, Option
 from experiments.console import main
 from experiments.planning import collect_planned, make_plan
 from mild.data import check_output
-from mild.errors import counted
+from mild.errors import count_noun
 from mild.money import amount
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -54,7 +54,7 @@ def plan(
         random_state=seed,
     )
     for name, figures in planned.as_dict()["experts"].items():
-        typer.echo(f"{name}: {counted(figures['calls'], 'call')}, ${amount(figures['dollars'])}")
+        typer.echo(f"{name}: {count_noun(figures['calls'], 'call')}, ${amount(figures['dollars'])}")
     typer.echo(planned.sentence)
     if out is not None:
         typer.echo(f"Written to {planned.write(out, overwrite)}.")

@@ -21,11 +21,11 @@ from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.data import OutcomeTable, read_outcomes, write_columns
 from mild.data.cost_terms import CostTerms
 from mild.data.tables import naming, read_table, short
-from mild.errors import DataFileError, InvalidInputError, OptionError, counted, listed
+from mild.errors import DataFileError, InvalidInputError, OptionError, count_noun, listed
 from mild.features import TextFeatures
 from mild.money import amount
-from mild.routers.pooled_heads import Cells, pooled_heads
-from mild.tuning.fitting import make_step
+from mild.routers.pooled_heads import SparseOutcomes, pooled_heads
+from mild.tuning.fitting import make_text_features
 from mild_gateway.collect import Collected, collect_outcomes
 from mild_gateway.collect.config import find_experts
 from mild_gateway.collect.prompts import lettered_options
@@ -77,9 +77,9 @@ class LabelPlan:
         """What the plan buys, beside the two baselines."""
         plan, plans = self.planned, (self.planned, self.random, self.all_experts)
         shares = [f"{one['removed'] / self.regret if self.regret else 0:.1%}" for one in plans]
-        rows = counted(int(self.all_experts["queries"]), "random query", "random queries")
+        rows = count_noun(int(self.all_experts["queries"]), "random query", "random queries")
         return (
-            f"{counted(int(plan['calls']), 'call')} for ${amount(plan['dollars'])}: expected to remove "
+            f"{count_noun(int(plan['calls']), 'call')} for ${amount(plan['dollars'])}: expected to remove "
             f"{shares[0]} of the decision regret; random calls for the same dollars: {shares[1]}; asking "
             f"all experts about {rows}: {shares[2]}."
         )
@@ -196,7 +196,7 @@ def make_plan(
         raise OptionError(parameter="spend", rule=f"must be dollars above 0; got {spend!r}.")
     check_integer("random_state", random_state, 0)
     known = read_outcomes(table)
-    step = make_step(known, text)
+    step = make_text_features(known, text)
     if step.kind == "vectors":
         raise invalid("text", "must read queries, which are what experts are asked; got vectors.")
     found = find_experts(experts, need_secrets=False).experts
@@ -212,7 +212,7 @@ def make_plan(
     rows = np.array([number[text] for text in known.queries])
     row, k = np.nonzero(~np.isnan(known.scores))
     place = np.array([rivals.index(name) for name in known.expert_names])[k]
-    cells = Cells(rows[row], place, 1 - known.scores[row, k], np.ones(len(k)))
+    cells = SparseOutcomes(rows[row], place, 1 - known.scores[row, k], np.ones(len(k)))
     unknown = np.zeros((len(texts), len(rivals)), bool)
     unknown[:, : len(asked)] = True
     unknown[cells.row, cells.expert] = False
@@ -292,7 +292,7 @@ def read_plan(source: Any, questions: Questions) -> dict[str, set[int]]:
     wanted: dict[str, set[int]] = {}
     unknown = [text for text in columns["query"] if text not in places]
     if unknown:
-        count = counted(len(set(unknown)), "query", "queries")
+        count = count_noun(len(set(unknown)), "query", "queries")
         raise DataFileError(
             f"the questions must have every query of the plan; {count} of it are not among them, such as "
             f"{short(str(unknown[0]))}.",

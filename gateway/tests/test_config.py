@@ -170,7 +170,7 @@ def test_a_target_is_read(tmp_path):
     file = tmp_path / "mild.toml"
     file.write_text(LEAST + "[routing]\ntarget = { keep_quality = 1.02, max_dollars = 4 }\n")
     found = read_settings(file).routing.target.target
-    assert found.wanted == {"keep_quality": 1.02, "max_dollars": 4.0}
+    assert found.limits_by_name == {"keep_quality": 1.02, "max_dollars": 4.0}
     assert found.target_probability == 0.5
 
 

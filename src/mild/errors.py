@@ -42,7 +42,7 @@ __all__ = [
     "UnsupportedError",
     "check_arguments",
     "check_option",
-    "counted",
+    "count_noun",
     "install_hint",
     "listed",
     "missing_name",
@@ -343,10 +343,10 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     return text
 
 
-def counted(count: int, singular: str, plural: str | None = None) -> str:
+def count_noun(count: int, singular: str, plural: str | None = None) -> str:
     """Return a number with its noun; by default the plural ends in s.
 
-    >>> counted(1, "row"), counted(2263, "query", "queries")
+    >>> count_noun(1, "row"), count_noun(2263, "query", "queries")
     ('1 row', '2,263 queries')
     """
     if count == 1:

@@ -374,7 +374,7 @@ def test_a_target_that_is_not_a_number_is_refused(value):
 
 
 def test_numbers_of_numpy_are_targets():
-    wanted = Target(max_dollars=np.float32(2), max_quality_loss=np.int64(1)).wanted
+    wanted = Target(max_dollars=np.float32(2), max_quality_loss=np.int64(1)).limits_by_name
     assert wanted == {"max_quality_loss": 1, "max_dollars": 2}
 
 

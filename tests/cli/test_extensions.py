@@ -14,21 +14,21 @@ from mild.cli.extensions import GATEWAY_COMMANDS
 from mild.errors import install_hint
 
 WEATHER = """
-    from mild.cli import AsJson, CommandGroup, emit, say
+    from mild.cli import AsJson, CommandGroup, emit, print_sentence
     from mild.errors import InvalidInputError
 
     def weather(city: str, as_json: AsJson = False) -> None:
         \"\"\"Tell the weather of a city.\"\"\"
         if city == "atlantis":
             raise InvalidInputError("city must be above water; got atlantis.", parameter="city")
-        emit({"city": city}, as_json, lambda: say(f"{city}: rain"))
+        emit({"city": city}, as_json, lambda: print_sentence(f"{city}: rain"))
 
     def stations() -> None:
         \"\"\"Manage weather stations.\"\"\"
 
     def add(name: str) -> None:
         \"\"\"Add a station.\"\"\"
-        say(f"added {name}")
+        print_sentence(f"added {name}")
 
     STATIONS = CommandGroup(stations, {"add": add})
     NUMBER = 3

@@ -15,7 +15,7 @@ from mild.core.costs import (
     ALL_REWARDS,
     cheapest,
     cheapest_expected,
-    cheapest_of,
+    cheapest_known,
     cost_matrix,
     costs_from_correctness,
     expert_ranks,
@@ -223,14 +223,14 @@ def test_ties_of_cost_go_to_price_and_rank_in_turn() -> None:
     nan = np.nan
     costs = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [nan, 2.0, 2.0]])
     prices = np.array([[3.0, 1.0, 1.0], [nan, 5.0, 0.0], [0.0, nan, nan]])
-    assert cheapest_of(costs).tolist() == [0, 0, 1]
-    assert cheapest_of(costs, prices=prices).tolist() == [1, 1, 1]
-    assert cheapest_of(costs, prices=prices, ranks=[0, 2, 1]).tolist() == [2, 1, 2]
-    assert cheapest_of(costs, ranks=[2, 1, 0]).tolist() == [2, 1, 2]
-    assert cheapest_of(costs, prices=[1, 1, 0], ranks=[2, 1, 0]).tolist() == [2, 1, 2]
+    assert cheapest_known(costs).tolist() == [0, 0, 1]
+    assert cheapest_known(costs, prices=prices).tolist() == [1, 1, 1]
+    assert cheapest_known(costs, prices=prices, ranks=[0, 2, 1]).tolist() == [2, 1, 2]
+    assert cheapest_known(costs, ranks=[2, 1, 0]).tolist() == [2, 1, 2]
+    assert cheapest_known(costs, prices=[1, 1, 0], ranks=[2, 1, 0]).tolist() == [2, 1, 2]
     near = np.array([[0.3, 0.1 + 0.2 - 1e-15]])
-    assert cheapest_of(near, tolerance=1e-12).tolist() == [0]
-    assert cheapest_of(near).tolist() == [int(near[0, 1] < near[0, 0])]
+    assert cheapest_known(near, tolerance=1e-12).tolist() == [0]
+    assert cheapest_known(near).tolist() == [int(near[0, 1] < near[0, 0])]
 
 
 def test_experts_are_ranked_by_score_then_price_then_index() -> None:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import ESTIMATES, first_least, is_less, tie_ranks
+from mild.core.rounding import ESTIMATES, first_smallest, is_less, tie_ranks
 
 NUMBERS = st.lists(st.integers(-20, 20), min_size=1, max_size=12)
 
@@ -20,14 +20,14 @@ def test_ranks_are_those_of_the_different_values_whatever_their_last_digits(numb
     values = np.array(numbers) / 7
     expected = np.unique(numbers, return_inverse=True)[1]
     assert_array_equal(tie_ranks(rounded_otherwise(values, seed)), expected)
-    assert first_least(rounded_otherwise(values, seed)) == numbers.index(min(numbers))
+    assert first_smallest(rounded_otherwise(values, seed)) == numbers.index(min(numbers))
 
 
 def test_unknown_and_infinite_values_come_last():
     assert_array_equal(tie_ranks([np.inf, 1.0, 2.0]), [2, 0, 1])
     assert_array_equal(tie_ranks([np.nan, 1.0, 2.0]), [2, 0, 1])
-    assert first_least([np.inf, 3.0, 2.0]) == 2
-    assert first_least([np.nan, 3.0]) == 1
+    assert first_smallest([np.inf, 3.0, 2.0]) == 2
+    assert first_smallest([np.nan, 3.0]) == 1
     assert tie_ranks([]).size == 0
 
 

@@ -94,8 +94,12 @@ def test_a_column_that_is_missing_is_named(router, fields, options, sentence):
 
 def test_options_of_another_kind_of_router_are_refused():
     columns = schema(embedding=VECTORS, text=pa.string())
-    with pytest.raises(InvalidInputError, match="takes vectors or columns"):
+    with pytest.raises(
+        InvalidInputError, match=r"takes numbers; .* features=NAMES, or one of vectors"
+    ):
         choose_inputs(numbers(), columns, query="text")
+    with pytest.raises(InvalidInputError, match=r"takes vectors; name .* vectors=COLUMN"):
+        choose_inputs(on_vectors("embedding"), columns, query="text")
     with pytest.raises(InvalidInputError, match="give one of them"):
         choose_inputs(numbers(), columns, vectors="embedding", features="x")
 

@@ -41,7 +41,7 @@ def compared(table, costs, X, names=("ce", "regression")):
         matrix_inputs(X),
         Outcomes(costs, table.scores, table.prices),
         table.expert_names,
-        counted="row",
+        unit="row",
     )
     found = compare_methods(rows, splits, chosen_methods(names)[0], search=RouterCV(cv=3))
     return replace(found, table=table)

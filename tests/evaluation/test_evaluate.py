@@ -358,8 +358,10 @@ def test_the_search_of_a_comparison_has_its_folds_its_confidence_and_its_familie
     found = mild.compare(parts[0], methods=["regression", "tune"], n_splits=2, search=search)
     assert found.confidence == found.verdict.confidence == 0.8
     tuned, regression = found.row("tune"), found.row("regression")
-    assert {one["family"] for one in tuned.found} == {"regression"}
-    assert [one["alpha"] for one in tuned.found] == [one["alpha"] for one in regression.found]
+    assert {one["family"] for one in tuned.search_params} == {"regression"}
+    assert [one["alpha"] for one in tuned.search_params] == [
+        one["alpha"] for one in regression.search_params
+    ]
     assert not hasattr(search, "policy_")
     assert search.cv == 2
 

@@ -67,6 +67,9 @@ def test_the_document_has_every_method_and_is_json(data, few_methods):
     # The expert is right in half of the space, which only the learned rules can see.
     assert methods["ova"]["minus_confidence"]["estimate"] > 0.05
     assert methods["cross_entropy"]["minus_cross_entropy"]["estimate"] == 0
+    gain = methods["ova"]["system_accuracy"] - methods["always classifier"]["system_accuracy"]
+    assert methods["ova"]["minus_always_classifier"]["estimate"] == pytest.approx(gain)
+    assert methods["always classifier"]["minus_always_classifier"]["estimate"] == 0
 
 
 def test_the_expert_of_rows_without_the_best_one():
@@ -74,9 +77,9 @@ def test_the_expert_of_rows_without_the_best_one():
     answers = np.array([[0.0, 0.0], [0.0, np.nan], [np.nan, 0.0], [1.0, 0.0]])
     train = defer_run.Part(np.zeros((4, 1)), y, np.array([[0.0, 0.0], [0.0, 1.0]] * 2))
     test = defer_run.Part(np.zeros((4, 1)), y, answers)
-    classifier, expert = defer_run.constants(defer_run.Split(train, train, test, np.arange(4)))
+    expert = defer_run.always_expert(defer_run.Split(train, train, test, np.arange(4)))
     assert expert.is_right.tolist() == [True, True, True, False]
-    assert classifier.numbers["coverage"] == 1
+    assert expert.numbers["coverage"] == 0
 
 
 def test_the_page_is_filled_from_the_documents(data, few_methods, tmp_path):

@@ -53,7 +53,7 @@ def test_the_sentence_says_what_the_interval_says(interval, pays, gap):
 
 
 def test_few_groups_are_no_ground_however_many_rows_they_have():
-    found = make((-0.2, -0.3, -0.1), rows=1000, groups=29, counted="group")
+    found = make((-0.2, -0.3, -0.1), rows=1000, groups=29, unit="group")
     assert (found.pays, found.rows_needed) == (None, 30)
     assert "1,000 rows in 29 groups" in found.sentence
     assert replace(found, n_groups=30).pays is True
@@ -80,7 +80,7 @@ def test_no_number_is_said_where_as_many_queries_are_there_already():
 
 @pytest.mark.parametrize("high", [1e-6, 0.01, 0.5])
 def test_what_is_needed_is_more_than_there_is_and_looks_towards_zero(high):
-    found = make((-0.1, -0.9, high), rows=500, groups=200, counted="query")
+    found = make((-0.1, -0.9, high), rows=500, groups=200, unit="query")
     assert found.rows_needed == math.ceil(200 * ((high + 0.1) / 0.1) ** 2 - 1e-9)
     assert found.rows_needed > 200
     assert f"about {found.rows_needed:,} distinct queries" in found.sentence
@@ -104,7 +104,7 @@ def test_it_prints_as_its_sentence_and_is_ready_for_json():
 
 def test_what_is_counted_is_a_row_a_query_or_a_group():
     with pytest.raises(InvalidInputError) as caught:
-        make((0.0, 0.0, 0.0), counted="user")
+        make((0.0, 0.0, 0.0), unit="user")
     assert caught.value.code == "invalid_counted"
 
 

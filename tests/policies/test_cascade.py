@@ -105,9 +105,9 @@ def test_a_row_counts_for_the_experts_that_are_known_in_it():
     scores = np.array([[1.0, 1, 0], [0, 0, np.nan], [0, 0, np.nan]])
     table = AgreementTable.of_rows(codes, scores, np.ones(3))
     assert_allclose(table.accuracy, [1 / 3, 1 / 3, 0])
-    pair = table.of([0, 1])
+    pair = table.of_experts([0, 1])
     assert_array_equal(pair.counts, [3])
-    assert_array_equal(table.of([0, 1, 2]).counts, [1])
+    assert_array_equal(table.of_experts([0, 1, 2]).counts, [1])
     whole = AgreementTable.of_rows(codes[:, :2], scores[:, :2], np.ones(3))
     assert_allclose(pair.expected(codes[:, :2]), whole.expected(codes[:, :2]))
 
@@ -159,11 +159,11 @@ def test_a_run_adds_up_prices_and_takes_the_seconds_of_the_slowest():
     cascade = policy([[0, 1], [2]], threshold=0.5)
     run = cascade.run(np.zeros((80, 2)), Answers.of(rows(80), "number"))
     prices = np.array([1.0, 2.0, 10.0, 100.0])
-    paid = run.paid(np.tile(prices, (80, 1)))
-    assert_array_equal(paid, np.where(run.step == 0, 3.0, 13.0))
+    paid = run.total_prices(np.tile(prices, (80, 1)))
+    assert_array_equal(paid, np.where(run.accepted_step == 0, 3.0, 13.0))
     seconds = run.seconds(np.tile([1.0, 4.0, 2.0, 9.0], (80, 1)))
-    assert_array_equal(seconds, np.where(run.step == 0, 4.0, 6.0))
-    assert set(run.step) == {0, 1}
+    assert_array_equal(seconds, np.where(run.accepted_step == 0, 4.0, 6.0))
+    assert set(run.accepted_step) == {0, 1}
 
 
 def test_without_an_expert_the_others_keep_their_estimates():

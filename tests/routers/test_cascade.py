@@ -39,8 +39,8 @@ def fitted(data=None, prices=PRICES, **options):
 def loss(router, X, costs, answers, prices):
     """Mean cost and weighted price of what a cascade does."""
     run = router.policy_.run(X, answers)
-    paid = run.paid(np.broadcast_to(prices, costs.shape))
-    return np.mean(run.given(costs) + router.price_weight * paid)
+    paid = run.total_prices(np.broadcast_to(prices, costs.shape))
+    return np.mean(run.answer_scores(costs) + router.price_weight * paid)
 
 
 def test_agreement_of_the_cheap_saves_most_of_the_price_of_the_strong():
@@ -51,8 +51,8 @@ def test_agreement_of_the_cheap_saves_most_of_the_price_of_the_strong():
     new, truth, said = outcomes(seed=1)
     run = router.policy_.run(new, said)
     strong = truth[:, 2].mean()
-    assert run.given(truth).mean() < strong + 0.03
-    assert run.paid(np.tile(PRICES, (300, 1))).mean() < 0.75 * 10
+    assert run.answer_scores(truth).mean() < strong + 0.03
+    assert run.total_prices(np.tile(PRICES, (300, 1))).mean() < 0.75 * 10
 
 
 def test_candidates_are_a_front_and_the_weight_of_prices_chooses():
@@ -85,7 +85,7 @@ def test_a_candidate_says_what_it_does_without_its_own_row():
             policy.table.accuracy[:] = 1 - costs[:, [0, 1, 2]].mean(axis=0)
             policy.threshold -= 1e-12
             run = policy.run(X[[i]], answers.take([i]))
-            given[i], paid[i] = run.given(costs[[i]])[0], run.paid(prices[[i]])[0]
+            given[i], paid[i] = run.answer_scores(costs[[i]])[0], run.total_prices(prices[[i]])[0]
         assert_allclose([one.cost, one.paid], [given.mean(), paid.mean()])
 
 
@@ -139,8 +139,8 @@ def test_the_first_step_may_depend_on_the_query():
     run = router.policy_.run(X, data[2])
     assert first.any()
     assert hard[first > 0].all()
-    assert run.given(data[1]).mean() < 0.1
-    assert run.paid(np.tile([1.0, 1.0, 5.0], (400, 1))).mean() < 2.5
+    assert run.answer_scores(data[1]).mean() < 0.1
+    assert run.total_prices(np.tile([1.0, 1.0, 5.0], (400, 1))).mean() < 2.5
 
 
 def test_unknown_costs_leave_the_row_to_cascades_of_other_experts():

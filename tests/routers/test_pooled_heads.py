@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mild.routers.pooled_heads import Cells, pooled_heads
+from mild.routers.pooled_heads import SparseOutcomes, pooled_heads
 
 
 def world(rng, n, d=4, p=3, common=1.0, own=0.5, noise=0.1):
@@ -16,7 +16,7 @@ def world(rng, n, d=4, p=3, common=1.0, own=0.5, noise=0.1):
 def one_per_row(rng, values, shares=None):
     expert = rng.choice(values.shape[1], len(values), p=shares)
     rows = np.arange(len(values))
-    return Cells(rows, expert, values[rows, expert], np.ones(len(values)))
+    return SparseOutcomes(rows, expert, values[rows, expert], np.ones(len(values)))
 
 
 def test_known_heads_are_recovered_from_one_outcome_per_row():
@@ -47,7 +47,7 @@ def test_a_lucky_expert_is_not_taken_for_the_best():
         expert = np.repeat(np.arange(21), counts)
         value = (rng.random(expert.size) < np.where(expert == 0, 0.2, 0.4)).astype(float)
         X = rng.normal(size=(expert.size, 2))
-        cells = Cells(np.arange(expert.size), expert, value, np.ones(expert.size))
+        cells = SparseOutcomes(np.arange(expert.size), expert, value, np.ones(expert.size))
         level = pooled_heads(X, cells, 21).expected(X).mean(axis=0)
         means = np.bincount(expert, value) / np.array(counts)
         by_means += means.argmin() == 0
@@ -60,7 +60,7 @@ def test_standard_errors_fall_with_the_number_of_outcomes():
     rng = np.random.default_rng(3)
     expert = np.repeat([0, 1, 2], [1000, 100, 10])
     value = (rng.random(expert.size) < 0.5).astype(float)
-    cells = Cells(np.arange(expert.size), expert, value, np.ones(expert.size))
+    cells = SparseOutcomes(np.arange(expert.size), expert, value, np.ones(expert.size))
     found = pooled_heads(rng.normal(size=(expert.size, 2)), cells, 4).standard_errors
     assert (found > 0).all()
     assert found[0] < found[1] < found[2]
@@ -82,10 +82,10 @@ def test_a_weight_is_so_many_rows():
     rng = np.random.default_rng(5)
     X, _, _, values = world(rng, 600)
     cells = one_per_row(rng, values)
-    twice = Cells(
+    twice = SparseOutcomes(
         *(np.repeat(one, 2) for one in (cells.row, cells.expert, cells.value)), np.ones(1200)
     )
-    weighted = Cells(cells.row, cells.expert, cells.value, np.full(600, 7.0))
+    weighted = SparseOutcomes(cells.row, cells.expert, cells.value, np.full(600, 7.0))
     plain = pooled_heads(X, cells, 3)
     # All weights alike say nothing; the same outcome twice makes it surer.
     np.testing.assert_allclose(pooled_heads(X, weighted, 3).coef, plain.coef, rtol=1e-9)
@@ -101,15 +101,15 @@ def test_weights_correct_for_rows_that_were_drawn_rarely():
     error = (rng.random(hard.size) < np.where(hard, 0.8, 0.1)).astype(float)
     X, rows = np.zeros((hard.size, 1)), np.flatnonzero(asked)
     none = np.zeros(rows.size, int)
-    plain = pooled_heads(X, Cells(rows, none, error[rows], np.ones(rows.size)), 1)
-    weighted = pooled_heads(X, Cells(rows, none, error[rows], 1 / chance[rows]), 1)
+    plain = pooled_heads(X, SparseOutcomes(rows, none, error[rows], np.ones(rows.size)), 1)
+    weighted = pooled_heads(X, SparseOutcomes(rows, none, error[rows], 1 / chance[rows]), 1)
     assert plain.intercept[0] == pytest.approx(0.17, abs=0.02)
     assert weighted.intercept[0] == pytest.approx(0.45, abs=0.03)
 
 
 def test_cells_of_a_matrix_are_its_known_entries():
     values = np.array([[0.0, np.nan], [np.nan, np.nan], [1.0, 0.5]])
-    cells = Cells.of_matrix(values)
+    cells = SparseOutcomes.of_matrix(values)
     assert list(zip(cells.row, cells.expert, cells.value, strict=True)) == [
         (0, 0, 0.0), (2, 0, 1.0), (2, 1, 0.5),
     ]  # fmt: skip
@@ -119,7 +119,7 @@ def test_cells_of_a_matrix_are_its_known_entries():
 
 
 def test_constant_features_and_few_outcomes_give_finite_heads():
-    cells = Cells(np.array([0, 1]), np.array([0, 1]), np.array([0.0, 1.0]), np.ones(2))
+    cells = SparseOutcomes(np.array([0, 1]), np.array([0, 1]), np.array([0.0, 1.0]), np.ones(2))
     found = pooled_heads(np.ones((2, 3)), cells, 2)
     for values in (found.coef, found.intercept, found.standard_errors):
         assert np.isfinite(values).all()

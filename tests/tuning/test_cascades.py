@@ -86,10 +86,12 @@ def test_the_figures_of_a_cascade_are_what_its_runs_paid(agreeing):
     """The saved policy on other rows, near its held-out figures."""
     table = answer_table(2000, seed=7)
     run = agreeing.router.cascade.run(agreeing.router.features(table.queries), table.answers)
-    assert run.given(table.scores).mean() == pytest.approx(agreeing.target.quality, abs=0.03)
+    assert run.answer_scores(table.scores).mean() == pytest.approx(
+        agreeing.target.quality, abs=0.03
+    )
     interval = agreeing.verdict.target.dollars_per_1000
     assert interval.estimate == agreeing.target.dollars_per_1000
-    assert interval.low < 1000 * run.paid(table.prices).mean() < interval.high
+    assert interval.low < 1000 * run.total_prices(table.prices).mean() < interval.high
     # The reference is asked in the rows that come to its step.
     share = run.asked[:, table.expert_names.index("strong")].mean()
     assert agreeing.verdict.target.reference_share.estimate == pytest.approx(share, abs=0.1)
@@ -119,7 +121,7 @@ def test_the_quality_of_a_cascade_is_not_overstated_where_answers_are_nearly_all
     """
     table = table_of(n=2000, seed=7)
     run = kept.router.cascade.run(kept.router.features(table.queries), table.answers)
-    assert run.given(table.scores).mean() >= kept.target.quality - 0.03
+    assert run.answer_scores(table.scores).mean() >= kept.target.quality - 0.03
 
 
 def test_a_cascade_is_saved_with_the_router_without_answers(kept, tmp_path):
@@ -165,7 +167,7 @@ def test_the_loss_decides_where_there_is_no_target():
     # On other rows, its loss is lower by as much as was said.
     new = table_of(n=2000, seed=7)
     run = found.router.cascade.run(found.router.features(new.queries), new.answers)
-    loss = 1 - run.given(new.scores).mean() + 10 * run.paid(new.prices).mean()
+    loss = 1 - run.answer_scores(new.scores).mean() + 10 * run.total_prices(new.prices).mean()
     constant = new.expert_names.index(found.verdict.constant)
     constant_loss = 1 - new.scores[:, constant].mean() + 10 * new.prices[:, constant].mean()
     assert found.verdict.estimate == pytest.approx(loss - constant_loss, abs=0.03)
@@ -325,7 +327,7 @@ def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
     first = fitted.run(X, table.answers.of_experts(order))
     Router(fitted.with_experts(places), NAMES).save(tmp_path / "r")
     second = mild.load(tmp_path / "r").policy.run(X, table.answers)
-    assert 0 < (first.step == 0).mean() < 1
+    assert 0 < (first.accepted_step == 0).mean() < 1
     assert (order[first.expert] == second.expert).all()
     assert (first.asked[:, places] == second.asked).all()
 

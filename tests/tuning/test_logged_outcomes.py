@@ -16,8 +16,8 @@ from mild.policies.mix import tradeoff_of
 from mild.routers.pooled_heads import PooledHeads
 from mild.tuning import (
     CostWeights,
-    KnownRows,
     LoggedOutcomes,
+    TableRows,
     dropped_mix,
     fit_candidate,
     is_current,
@@ -172,19 +172,19 @@ def make_table(n=120, names=NAMES, wrong=WRONG):
 def test_rows_of_a_table_are_those_of_the_router_s_experts():
     router = make_router()
     table = make_table(names=["small", "other", "large"])
-    known = KnownRows.of(table, router)
+    known = TableRows.of(table, router)
     assert known.X.shape == (120, router.n_features)
     np.testing.assert_array_equal(known.errors[:, 0], 1 - table.scores[:, 2])
     assert np.isnan(known.errors[:, 1]).all()
     assert np.isnan(known.dollars).all()
-    empty = KnownRows.of(None, router)
+    empty = TableRows.of(None, router)
     assert empty.X.shape == (0, router.n_features)
     assert empty.errors.shape == (0, 3)
 
 
 def test_a_table_of_other_experts_is_refused():
     with pytest.raises(InvalidInputError, match="scores of experts of the router: small") as caught:
-        KnownRows.of(make_table(names=["x", "y", "z"]), make_router())
+        TableRows.of(make_table(names=["x", "y", "z"]), make_router())
     assert caught.value.code == "invalid_table"
 
 
@@ -192,7 +192,7 @@ def test_a_table_of_other_experts_is_refused():
 
 
 def learn(router, logged, table=None):
-    return fit_candidate(router, KnownRows.of(table, router), logged, CostWeights.of(router))
+    return fit_candidate(router, TableRows.of(table, router), logged, CostWeights.of(router))
 
 
 def test_a_candidate_learns_which_expert_is_good():

@@ -52,7 +52,7 @@ def test_the_verdict_is_of_the_setting_that_is_saved(results, number):
     result = results[number]
     verdict = result.verdict.target
     target = result.target
-    assert verdict.asked == target.target
+    assert verdict.limits == target.target
     assert verdict.reference == target.best_expert
     if target.certified is None:
         # With a guarantee, the verdict is on the calibration rows.

@@ -20,7 +20,7 @@ from mild.data.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, OutputExistsError
 from mild.features import EncoderFeatures, HashingFeatures
 from mild.routers.cost_models import KNNRouter
-from mild.tuning.fitting import make_step
+from mild.tuning.fitting import make_text_features
 from outcome_cases import EXPERTS, make_columns
 
 SEARCH = mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3)
@@ -424,4 +424,4 @@ def test_routers_and_features_that_are_given_stay_as_they_are():
     assert mild.fit(table, router, text=features).n_features == 17
     assert not hasattr(router, "policy_")
     assert not hasattr(features, "n_features_")
-    assert make_step(table, EncoderFeatures(progress=print)).progress is print
+    assert make_text_features(table, EncoderFeatures(progress=print)).progress is print

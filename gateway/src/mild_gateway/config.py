@@ -523,7 +523,7 @@ def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
     if routing.price_weight is not None:
         rule = "must not be given together with price_weight: both set the trade-off"
         config.add(("routing", "target"), rule)
-    if not routing.target.target.wanted:
+    if not routing.target.target.limits_by_name:
         known = ", ".join(name for name in asdict(routing.target) if name != "target_probability")
         config.add(("routing", "target"), f"must have at least one of {known}")
 

@@ -13,12 +13,12 @@ from experiments.planning.cells import (
     removed_regret,
     row_cells,
 )
-from mild.routers.pooled_heads import Cells, pooled_heads
+from mild.routers.pooled_heads import SparseOutcomes, pooled_heads
 
 
 def fit(X, known):
     """Expected errors, and the heads."""
-    heads = pooled_heads(X, Cells.of_matrix(known), known.shape[1])
+    heads = pooled_heads(X, SparseOutcomes.of_matrix(known), known.shape[1])
     return heads.expected(X), heads
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from mild.artifact.info import RouterInfo
 from mild.artifact.parts import RouterParts
 from mild.core.arrays import invalid
-from mild.errors import counted
+from mild.errors import count_noun
 from mild.money import plain_number
 from mild.policies import cascade_of
 
@@ -57,7 +57,7 @@ def model_card(
         "- learning-to-defer",
         "---",
         "",
-        f"# Router among {counted(len(router.expert_names), 'expert')}",
+        f"# Router among {count_noun(len(router.expert_names), 'expert')}",
         "",
         f"For each {kind_of_query}, this router chooses one of the experts "
         f"{', '.join(map(plain, router.expert_names))}. It does not contain the experts.",
@@ -288,7 +288,7 @@ def _limits(router: RouterParts) -> list[str]:
         model = plain(router.text.outside_model)
         limits.append(f"It needs the model {model}, which it does not contain.")
     if router.query_hashes is not None and len(router.query_hashes) > 0:
-        queries = counted(len(router.query_hashes), "training query", "training queries")
+        queries = count_noun(len(router.query_hashes), "training query", "training queries")
         limits.append(
             f"It holds hashes of {queries}: a person who guesses a query can find out whether it was "
             "among them."

@@ -192,7 +192,7 @@ class CascadeReader:
             leading = self.expert_names[lead.expert]
         else:
             accepted = False
-        like_counts, _ = self._table_of(asked_so_far).like(codes[None])
+        like_counts, _ = self._table_of(asked_so_far).same_agreement(codes[None])
         return CascadeStep(
             asked=self._names(experts),
             leading=leading,
@@ -207,7 +207,7 @@ class CascadeReader:
 
     def _table_of(self, experts: Sequence[int]) -> AgreementTable:
         """The table of agreement of some of the experts."""
-        return self.policy.table.of([self.policy.order.index(expert) for expert in experts])
+        return self.policy.table.of_experts([self.policy.order.index(expert) for expert in experts])
 
     def _names(self, experts: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.expert_names[expert] for expert in experts)

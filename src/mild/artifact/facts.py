@@ -11,7 +11,7 @@ from mild.artifact.info import CalibrationInfo, EstimatorInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.parts import RouterParts
 from mild.core.answers import KINDS
-from mild.errors import counted
+from mild.errors import count_noun
 from mild.policies import CascadePolicy, MixPolicy, Policy, cascade_of, mix_of
 
 # Parameters of a fit that are listed, if they were given; the others are in router.json.
@@ -135,7 +135,7 @@ def _training_facts(info: RouterInfo) -> dict[str, Any]:
     data = info.data or info.table
     if data is not None:
         fingerprint = data.fingerprint[:16]
-        facts["fitted on"] = f"{counted(data.rows, 'row')}, fingerprint {fingerprint}…"
+        facts["fitted on"] = f"{count_noun(data.rows, 'row')}, fingerprint {fingerprint}…"
     facts["version"] = info.version
     facts["written"] = info.created
     facts["by mild"] = info.mild_version

@@ -40,7 +40,7 @@ from mild.artifact.schemas import (
     with_prefix,
 )
 from mild.artifact.versions import VERSION_FILES, VERSIONS_FOLDER, adding_version
-from mild.errors import ArtifactError, InvalidInputError, OutputExistsError, counted
+from mild.errors import ArtifactError, InvalidInputError, OutputExistsError, count_noun
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
 
@@ -230,7 +230,7 @@ def _text_state(
         settings = _without_paths(settings)
     if text.n_features_ != n_features:
         raise InvalidInputError(
-            f"text must give {counted(n_features, 'feature')}, as many as the router was "
+            f"text must give {count_noun(n_features, 'feature')}, as many as the router was "
             f"fitted with; these {text.kind} features are {text.n_features_}.",
             parameter="text",
         )

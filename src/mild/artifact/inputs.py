@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.artifact.parts import RouterParts
 from mild.core.arrays import invalid
-from mild.errors import counted
+from mild.errors import count_noun
 from mild.features.base import is_table
 from mild.policies import mix_of
 from mild.policies.mix import needs_text
@@ -61,7 +61,7 @@ def _check_shape(inputs: Any, router: RouterParts) -> None:
     """Refuse an array that is no matrix with a column per feature."""
     n_features = router.policy.n_features
     if inputs.ndim != 2:
-        shape = f"{counted(inputs.ndim, 'dimension')}, shape {inputs.shape}"
+        shape = f"{count_noun(inputs.ndim, 'dimension')}, shape {inputs.shape}"
         rule = f"must have shape (n_samples, n_features) = (n_samples, {n_features})"
         raise invalid("X", f"{rule}; got {shape}. For one input use X.reshape(1, -1).")
     n_columns = inputs.shape[1]
@@ -69,7 +69,7 @@ def _check_shape(inputs: Any, router: RouterParts) -> None:
         return
     if n_columns == n_features and mix_of(router.policy) is not None:
         raise needs_text()
-    rule = f"must have {counted(n_features, 'feature')}, as many as the router was fitted with"
+    rule = f"must have {count_noun(n_features, 'feature')}, as many as the router was fitted with"
     raise invalid("X", f"{rule}; got {n_columns}.")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.artifact.rules import Rule, check_values, digest, json_object, rule, text
-from mild.errors import ArtifactError, counted
+from mild.errors import ArtifactError, count_noun
 
 FORMAT = "mild-router"
 # The one schema that is written and read: that of mild 0.10. Schemas 1 and 2 were those of 0.1 to 0.9.
@@ -123,7 +123,7 @@ def names_problem(key: str, names: object, count: int) -> str | None:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         return f"{key} must be a list of non-empty strings; got {names!r}."
     if len(names) != count:
-        return f"{key} must have {counted(count, 'name')}, one each; got {len(names)}."
+        return f"{key} must have {count_noun(count, 'name')}, one each; got {len(names)}."
     seen = set()
     for name in names:
         if name in seen:

@@ -39,7 +39,7 @@ from mild.artifact.rules import (
 )
 from mild.core.answers import KINDS, SIGNALS
 from mild.core.decisions import DECISIONS
-from mild.errors import ArtifactError, counted
+from mild.errors import ArtifactError, count_noun
 from mild.features import CombinedFeatures, OnnxFeatures
 from mild.features.encoder import POOLINGS
 from mild.features.hashing import VERSION
@@ -321,7 +321,7 @@ def _check_number_of_parts(
     low, high = schema.n_parts
     if low <= n_parts <= high:
         return
-    allowed = counted(low, "router")
+    allowed = count_noun(low, "router")
     if high == math.inf:
         allowed = f"at least {allowed}"
     elif high > low:

@@ -121,7 +121,7 @@ class Target:
 
     Examples
     --------
-    >>> Target(keep_quality=0.95).wanted
+    >>> Target(keep_quality=0.95).limits_by_name
     {'keep_quality': 0.95}
     """
 
@@ -149,7 +149,7 @@ class Target:
     def _check_guarantee(self) -> None:
         """Refuse a guarantee of anything but a limited loss of quality."""
         limit = self.max_quality_loss
-        if not limit or limit >= 1 or len(self.wanted) > 1:
+        if not limit or limit >= 1 or len(self.limits_by_name) > 1:
             raise invalid(
                 "guarantee",
                 "must come with max_quality_loss between 0 and 1, and with no other target; got "
@@ -157,7 +157,7 @@ class Target:
             )
 
     @property
-    def wanted(self) -> dict[str, float]:
+    def limits_by_name(self) -> dict[str, float]:
         """The targets that were given, by name."""
         targets = {}
         for name in ("keep_quality", "max_quality_loss", "max_dollars"):
@@ -169,7 +169,9 @@ class Target:
     @property
     def words(self) -> str:
         """The targets that were given, for a sentence."""
-        return ", ".join(f"{name} {plain_number(value)}" for name, value in self.wanted.items())
+        return ", ".join(
+            f"{name} {plain_number(value)}" for name, value in self.limits_by_name.items()
+        )
 
     def limits(self, best_quality: float) -> tuple[float, float]:
         """Least quality and most dollars that it asks for, given the quality of the best expert.
@@ -214,7 +216,7 @@ class Target:
         """A point as a choice: whether it meets the target, and whether it does so by the margins."""
         quantile = NormalDist().inv_cdf(self.target_probability)
         margins = {}
-        for name in self.wanted:
+        for name in self.limits_by_name:
             margins[name] = quantile * self._error(frontier, point, name)
         is_met = self.shortfall(frontier, point, 0.0) <= OUTCOMES
         is_likely = self.shortfall(frontier, point, quantile) <= OUTCOMES
@@ -249,7 +251,7 @@ class Target:
         high = 1.0
         start = frontier.point(index)
         end = frontier.point(index + 1)
-        for name in self.wanted:
+        for name in self.limits_by_name:
             at_start = self._spare(frontier, start, name, quantile)
             at_end = self._spare(frontier, end, name, quantile)
             if at_start < -OUTCOMES and at_end < -OUTCOMES:
@@ -289,7 +291,7 @@ class Target:
         """By how much a point misses the target, as a share of the best expert's quality or dollars."""
         reference = frontier.reference
         total = 0.0
-        for name in self.wanted:
+        for name in self.limits_by_name:
             scale = reference.dollars
             if name in QUALITY_TARGETS:
                 scale = reference.quality
@@ -300,7 +302,7 @@ class Target:
     def probability_of(self, frontier: Frontier, point: OperatingPoint) -> float:
         """Probability with which a point meets every target on as many new queries, an estimate."""
         probability = 1.0
-        for name in self.wanted:
+        for name in self.limits_by_name:
             spare = self._spare(frontier, point, name, 0.0)
             error = self._error(frontier, point, name)
             if error > 0:
@@ -313,7 +315,7 @@ class Target:
         self, frontier: Frontier, point: OperatingPoint, name: str, quantile: float
     ) -> float:
         """By how much a point is better than a target and a margin of ``quantile`` standard errors."""
-        target = Target(**{name: self.wanted[name]})
+        target = Target(**{name: self.limits_by_name[name]})
         min_quality, max_dollars = target.limits(frontier.reference.quality)
         spare = max_dollars - point.dollars
         if name in QUALITY_TARGETS:
@@ -328,11 +330,11 @@ class Target:
             return point.loss_error
         if point.expert == frontier.best_expert:
             return 0.0
-        return frontier.shortfall_error(point, self.wanted[name])
+        return frontier.shortfall_error(point, self.limits_by_name[name])
 
     def check(self, priced: bool) -> None:
         """Refuse targets that make no sense, also without prices."""
-        if not self.wanted:
+        if not self.limits_by_name:
             raise invalid("target", "must state at least one target; got none.")
         # A router may be better than the best expert, but 95 is meant as 95 %.
         if self.keep_quality is not None and self.keep_quality >= _PERCENT:
@@ -342,7 +344,7 @@ class Target:
                 f"{self.keep_quality:g}. Write {self.keep_quality / 100:g} for {self.keep_quality:g} %.",
             )
         if not priced:
-            name = next(iter(self.wanted))
+            name = next(iter(self.limits_by_name))
             raise invalid(name, "needs the prices of the experts; the table has none.")
 
 
@@ -487,7 +489,7 @@ def target_info(
         f"{target_words(target, choice, frontier.best_expert)}"
     )
     return TargetInfo(
-        target=target.wanted,
+        target=target.limits_by_name,
         guarantee=target.guarantee,
         t=trade_off,
         expert=expert,

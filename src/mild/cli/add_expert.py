@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, say
+from mild.cli.console import emit, print_sentence
 from mild.cli.outcomes import OutcomeSource
 
 
@@ -40,7 +40,7 @@ def add_expert(
 
     router = load(folder)
     table = OutcomeSource(data, reading).read(findings=False)
-    addition = add(router, table, name, known=known, price=price, **o.given(beta=beta))
+    addition = add(router, table, name, known=known, price=price, **o.without_none(beta=beta))
     facts = addition.as_dict()
     version = None
     if not dry_run:
@@ -56,13 +56,13 @@ def add_expert(
 
     def show() -> None:
         for sentence in addition.sentences:
-            say(sentence)
+            print_sentence(sentence)
         if version is None:
             return
         if addition.shows_gain:
-            say(f"Version {version} of {folder} serves from now on.")
+            print_sentence(f"Version {version} of {folder} serves from now on.")
         else:
-            say(
+            print_sentence(
                 f"Version {version} of {folder} is written, but does not serve, because the labels show no "
                 f"gain; mild versions {folder} --rollback {version} lets it serve."
             )

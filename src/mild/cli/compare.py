@@ -18,14 +18,14 @@ from mild.cli.console import (
     fixed,
     note,
     percent,
+    print_sentence,
     print_table,
     progress_bar,
-    say,
     try_writing,
 )
 from mild.cli.evaluate import print_choices
 from mild.cli.outcomes import OutcomeSource, loss_line
-from mild.errors import counted
+from mild.errors import count_noun
 from mild.money import decimals
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def compare(
             n_jobs=execution.workers(jobs),
             progress=progress,
             **source.arguments,
-            **o.given(random_state=seed),
+            **o.without_none(random_state=seed),
         )
     for sentence in comparison.notes:
         note(sentence)
@@ -104,27 +104,27 @@ def compare(
             result["out"] = str(saved)
     emit(result, as_json, lambda: _show(comparison, result, details), failed)
     if comparison.interrupted:
-        finished = counted(comparison.n_splits, "split")
+        finished = count_noun(comparison.n_splits, "split")
         note(f"the figures are those of the {finished} that had finished.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
 
 def _show(comparison: Comparison, result: Mapping[str, Any], details: bool) -> None:
     """Print the table of methods and the verdict; with ``details`` all that is known of each method."""
-    say(loss_line(result))
+    print_sentence(loss_line(result))
     _show_methods(comparison, details)
     if details:
         _show_details(comparison)
     if comparison.dropped:
-        say(
+        print_sentence(
             f"{comparison.dropped:,} test rows were left out because their query is also in the training "
             "rows."
         )
     if comparison.not_compared is not None:
-        say(comparison.not_compared[:1].upper() + comparison.not_compared[1:])
-    say(comparison.verdict.sentence)
+        print_sentence(comparison.not_compared[:1].upper() + comparison.not_compared[1:])
+    print_sentence(comparison.verdict.sentence)
     if "out" in result:
-        say(f"Written to {result['out']}.")
+        print_sentence(f"Written to {result['out']}.")
 
 
 def _show_methods(comparison: Comparison, details: bool) -> None:
@@ -133,7 +133,7 @@ def _show_methods(comparison: Comparison, details: bool) -> None:
     With ``details``, the rows between them are printed, too, such as those of the single experts.
     """
     title = (
-        f"{comparison.n_rows:,} rows, {counted(comparison.n_splits, 'split')}: "
+        f"{comparison.n_rows:,} rows, {count_noun(comparison.n_splits, 'split')}: "
         f"{comparison.n_train:,.0f} to fit on, {comparison.n_test:,.0f} to judge by"
     )
     if comparison.n_splits > 1:
@@ -165,7 +165,9 @@ def _show_details(comparison: Comparison) -> None:
     """Print intervals, further losses, and which experts the methods ask."""
     from mild.evaluation.figures import ORACLE_NOTE
 
-    say(f"The best constant is the expert with the lowest loss on the training rows. {ORACLE_NOTE}")
+    print_sentence(
+        f"The best constant is the expert with the lowest loss on the training rows. {ORACLE_NOTE}"
+    )
     _show_intervals(comparison)
     _show_further_losses(comparison)
     _show_shares(comparison)
@@ -200,7 +202,7 @@ def _show_further_losses(comparison: Comparison) -> None:
     for method in comparison.rows:
         row = {
             "method": method.label,
-            "same mix at random": fixed(method.control),
+            "same mix at random": fixed(method.shuffled_loss),
             "balanced cost": fixed(method.balanced),
             "seconds to fit": fixed(method.seconds, 1),
         }

@@ -454,7 +454,7 @@ def note_dropped_mix(before: Router, after: Router) -> None:
         note(f"other prices drop the mix of the router: {after.info.dropped_mix}.")
 
 
-def say(text: str) -> None:
+def print_sentence(text: str) -> None:
     """Print a sentence on stdout."""
     typer.echo(wrapped(text, sys.stdout))
 

@@ -16,12 +16,12 @@ from mild.cli.console import (
     fixed,
     note,
     percent,
+    print_sentence,
     print_table,
-    say,
     seconds,
     with_options,
 )
-from mild.errors import counted
+from mild.errors import count_noun
 
 if TYPE_CHECKING:
     from mild.data.describing import Description
@@ -115,7 +115,7 @@ def convert(
     from mild.data import check_output, read_outcomes, write_outcomes
 
     check_output(out, overwrite)
-    table = read_outcomes(file, **o.given(**asdict(reading)))
+    table = read_outcomes(file, **o.without_none(**asdict(reading)))
     written = write_outcomes(table, out, overwrite)
     report = {
         "file": file,
@@ -131,8 +131,8 @@ def convert(
         note(finding.sentence)
 
     def show() -> None:
-        say(f"{file}: {with_options(table.explanation)}")
-        say(f"Written to {written}.")
+        print_sentence(f"{file}: {with_options(table.explanation)}")
+        print_sentence(f"Written to {written}.")
 
     emit(report, as_json, show)
 
@@ -190,7 +190,7 @@ def split(
 
     def show() -> None:
         for sentence in files.sentences:
-            say(sentence)
+            print_sentence(sentence)
 
     emit(report, as_json, show)
 
@@ -198,8 +198,8 @@ def split(
 def _show(file: str, description: Description) -> None:
     report = description.as_dict()
     quality = description.quality
-    say(f"{file}: {with_options(report['explanation'])}")
-    say(f"loss = {report['cost']['words']}")
+    print_sentence(f"{file}: {with_options(report['explanation'])}")
+    print_sentence(f"loss = {report['cost']['words']}")
     _show_experts(report, quality)
     # A table of its own, so that both fit on a narrow terminal.
     _show_prices(report["experts"])
@@ -207,7 +207,7 @@ def _show(file: str, description: Description) -> None:
     if description.pairs:
         _show_agreeing_pairs(description.pairs, quality)
     for sentence in description.sentences:
-        say(f"- {with_options(sentence)}")
+        print_sentence(f"- {with_options(sentence)}")
 
 
 def _has_scores(report: Mapping[str, Any]) -> bool:
@@ -232,7 +232,7 @@ def _show_experts(report: Mapping[str, Any], quality: str) -> None:
         if _has_scores(report):
             row["only right"] = percent(expert["only_right"])
         rows.append(row)
-    print_table(counted(len(experts), "expert"), columns_of(rows))
+    print_table(count_noun(len(experts), "expert"), columns_of(rows))
 
 
 def _show_prices(experts: Sequence[Mapping[str, Any]]) -> None:

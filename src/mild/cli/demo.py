@@ -19,7 +19,16 @@ import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import columns_of, dollars, emit, note, percent, print_table, say, seconds
+from mild.cli.console import (
+    columns_of,
+    dollars,
+    emit,
+    note,
+    percent,
+    print_sentence,
+    print_table,
+    seconds,
+)
 from mild.cli.evaluate import print_choices
 from mild.errors import MildError, install_hint
 
@@ -69,22 +78,22 @@ class _Steps:
         self.quiet = quiet
         self.done: list[dict[str, Any]] = []
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Print a line, unless the demo is quiet."""
         if not self.quiet:
-            say(text)
+            print_sentence(text)
 
     def begin(self, title: str) -> None:
         """Begin the next numbered step."""
         number = len({step["title"] for step in self.done}) + 1
         self.title = title
-        self.say(f"\n{number}. {title}")
+        self.show(f"\n{number}. {title}")
 
     def run(self, *words: str | Path) -> dict[str, Any]:
         """Run a command and return what it prints with --json; its errors end the demo."""
         arguments = list(map(str, words))
         command = shlex.join(["mild", *arguments])
-        self.say(f"   $ {command}")
+        self.show(f"   $ {command}")
         stdout = StringIO()
         with redirect_stdout(stdout):
             code = self._mild.main([*arguments, "--json"], prog_name="mild", standalone_mode=False)
@@ -116,21 +125,21 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
 
     steps.begin("Find the best router for it")
     tuned = steps.run("tune", train, *GOAL, "--out", router, "--overwrite")
-    steps.say(f"   {tuned['verdict']['sentence']}")
+    steps.show(f"   {tuned['verdict']['sentence']}")
     if tuned.get("target"):
-        steps.say(f"   {tuned['target']['sentence']}")
+        steps.show(f"   {tuned['target']['sentence']}")
 
     steps.begin("Does it pay on rows that it has not seen?")
     evaluation = steps.run("evaluate", test, "--router", router, "--save")
     if not as_json:
         n_rows = evaluation["summary"]["n_known"]
         print_choices(f"on {n_rows:,} rows", "choice", named_baselines(evaluation["baselines"]))
-    steps.say(f"   {evaluation['verdict']['sentence']}")
+    steps.show(f"   {evaluation['verdict']['sentence']}")
 
     steps.begin("Three queries, and the reason for each choice")
     for query in QUERIES:
         explanation = steps.run("explain", router, query)
-        steps.say(f"   {explanation['sentence']}")
+        steps.show(f"   {explanation['sentence']}")
 
     has_gateway = find_spec("mild_gateway") is not None
     if has_gateway:
@@ -139,7 +148,7 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
 
     steps.begin("The report")
     steps.run("report", router, "--out", page, "--overwrite")
-    steps.say(f"   Written to {page.resolve()}: open it in a browser.")
+    steps.show(f"   Written to {page.resolve()}: open it in a browser.")
     duration = time.perf_counter() - start
     result = {
         "folder": str(folder),
@@ -147,7 +156,9 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
         "seconds": round(duration, 2),
         "steps": steps.done,
     }
-    emit(result, as_json, lambda: say(f"\n{duration:.0f} s. Everything is in {folder}/."))
+    emit(
+        result, as_json, lambda: print_sentence(f"\n{duration:.0f} s. Everything is in {folder}/.")
+    )
     if not has_gateway:
         note(
             "mild-gateway, which serves routers as chat models, is not installed; to see it in the demo, "
@@ -201,7 +212,7 @@ def _ask_gateway(steps: _Steps) -> None:
     """Start ``mild serve --demo``, ask it once, and stop it."""
     from urllib.request import Request, urlopen
 
-    steps.say(f"   $ {shlex.join(SERVE)} &")
+    steps.show(f"   $ {shlex.join(SERVE)} &")
     process = subprocess.Popen(
         [sys.executable, "-m", *SERVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -211,7 +222,7 @@ def _ask_gateway(steps: _Steps) -> None:
         body = json.dumps({"model": "mild", "messages": [message]})
         url = f"{address}/v1/chat/completions"
         command = f"curl {url} -d {shlex.quote(body)}"
-        steps.say(f"   $ {command}")
+        steps.show(f"   $ {command}")
         request = Request(url, body.encode(), {"content-type": "application/json"})
         with urlopen(request, timeout=PATIENCE) as response:
             answer = json.load(response)
@@ -222,7 +233,7 @@ def _ask_gateway(steps: _Steps) -> None:
         process.communicate(timeout=PATIENCE)
     text = answer["choices"][0]["message"]["content"]
     steps.keep(command, {"expert": expert, "price": price, "answer": answer})
-    steps.say(f"   {expert} answers: {text} (a stand-in; name your own experts in a mild.toml)")
+    steps.show(f"   {expert} answers: {text} (a stand-in; name your own experts in a mild.toml)")
 
 
 def _address_of(process: subprocess.Popen[str]) -> str:

@@ -18,14 +18,14 @@ from mild.cli.console import (
     note,
     percent,
     print_facts,
+    print_sentence,
     print_table,
-    say,
     seconds,
     try_writing,
     with_options,
 )
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
-from mild.errors import OptionError, counted
+from mild.errors import OptionError, count_noun
 
 if TYPE_CHECKING:
     from mild.artifact import Router
@@ -73,7 +73,7 @@ def evaluate(
         saved_router,
         table,
         **source.arguments,
-        **o.given(keep_seen=keep_seen, confidence=confidence, random_state=seed),
+        **o.without_none(keep_seen=keep_seen, confidence=confidence, random_state=seed),
     )
     for sentence in evaluation.notes:
         note(sentence)
@@ -92,17 +92,17 @@ def evaluate(
 
 def _show(evaluation: Evaluation, report: Mapping[str, Any]) -> None:
     """Print the tables and the verdict."""
-    say(loss_line(report))
-    print_evaluation(report, f"on {counted(report['summary']['n_known'], 'row')}")
+    print_sentence(loss_line(report))
+    print_evaluation(report, f"on {count_noun(report['summary']['n_known'], 'row')}")
     if evaluation.warning is not None:
         rows = "some of these rows"
         if evaluation.overlap["same_data_as_fit"]:
             rows = "these rows"
-        say(f"The router was fitted on {rows}, so this is no verdict on new ones:")
+        print_sentence(f"The router was fitted on {rows}, so this is no verdict on new ones:")
     for sentence in evaluation.sentences:
-        say(with_options(sentence))
+        print_sentence(with_options(sentence))
     if report.get("saved") is not None:
-        say(f"Written to {report['saved']}.")
+        print_sentence(f"Written to {report['saved']}.")
 
 
 def read_known(router: Router, source: OutcomeSource) -> OutcomeTable:
@@ -119,7 +119,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     if report["left_out"] is not None:
         note(report["left_out"])
     # Not as a title, which would be broken to the width of a narrow table.
-    say(f"{title}:")
+    print_sentence(f"{title}:")
     print_choices("", "choice", named_baselines(report["baselines"]), report["quality_name"])
     if report.get("cascade") is not None:
         _print_steps(report["cascade"]["steps"], report["quality_name"])
@@ -130,7 +130,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         _print_target(target, report["verdict"]["confidence"])
     _print_experts(report)
     if report.get("dollars_per_1000") is not None:
-        say(ORACLE_NOTE)
+        print_sentence(ORACLE_NOTE)
 
 
 def _print_possible_gain(report: Mapping[str, Any]) -> None:
@@ -206,7 +206,7 @@ def _print_target(target: Mapping[str, Any], confidence: float) -> None:
                 "asked for": cells["limit"],
             }
         )
-    say(f"against always {target['reference']}, with {100 * confidence:g} % intervals:")
+    print_sentence(f"against always {target['reference']}, with {100 * confidence:g} % intervals:")
     print_table("", columns_of(rows))
 
 

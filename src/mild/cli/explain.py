@@ -20,8 +20,8 @@ from mild.cli.console import (
     note,
     note_dropped_mix,
     print_facts,
+    print_sentence,
     print_table,
-    say,
     with_options,
 )
 from mild.errors import OptionError
@@ -92,9 +92,9 @@ def explain(
         text = sys.stdin.read()
     if router.text is not None and router.text.kind == "vectors":
         vector = _read_json(text, list, VECTOR, "query")
-        explanation = router.explain(vector, answers=known_answers, **o.given(most=most))
+        explanation = router.explain(vector, answers=known_answers, **o.without_none(most=most))
     else:
-        explanation = router.explain(text, answers=known_answers, **o.given(most=most))
+        explanation = router.explain(text, answers=known_answers, **o.without_none(most=most))
         if not text.strip():
             note("the query is empty: there is nothing to route by.", "warning")
     result = {"query": text, **explanation.as_dict()}
@@ -152,7 +152,7 @@ def _read_json(text: str, kind: type, rule: str, parameter: str) -> Any:
 def _show(explanation: Explanation, sentences: Sequence[str]) -> None:
     """Print the reasons for a choice: sentences, estimates of the experts, and parts of the query."""
     for sentence in sentences:
-        say(sentence)
+        print_sentence(sentence)
     is_cascade = explanation.first_step is not None
     title = "experts"
     if is_cascade:
@@ -163,7 +163,7 @@ def _show(explanation: Explanation, sentences: Sequence[str]) -> None:
     if explanation.evidence:
         _show_evidence(explanation)
     else:
-        say("There is no evidence to show: the choice does not depend on single words.")
+        print_sentence("There is no evidence to show: the choice does not depend on single words.")
 
 
 def _show_estimates(title: str, explanation: Explanation) -> None:

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import best_experts_first, emit, note, print_table, progress_bar, say
+from mild.cli.console import (
+    best_experts_first,
+    emit,
+    note,
+    print_sentence,
+    print_table,
+    progress_bar,
+)
 from mild.cli.evaluate import print_evaluation
 from mild.cli.outcomes import OutcomeSource, loss_line
-from mild.errors import OptionError, counted
+from mild.errors import OptionError, count_noun
 
 if TYPE_CHECKING:
     from mild.features import TextFeatures
@@ -122,14 +129,14 @@ def _fit_on_ray(
 def _show(result: Mapping[str, Any]) -> None:
     """Print the figures for the training rows, and where the router is."""
     training = result["training"]
-    say(loss_line(result))
+    print_sentence(loss_line(result))
     n_known = training["summary"]["n_known"]
-    rows = f"the {counted(n_known, 'training row')}"
+    rows = f"the {count_noun(n_known, 'training row')}"
     if "rows" in result:
-        rows = f"{n_known:,} of the {counted(result['rows'], 'training row')}"
+        rows = f"{n_known:,} of the {count_noun(result['rows'], 'training row')}"
     print_evaluation(training, f"on {rows} (optimistic)")
     if result["margins"] is not None:
         margins = [f"{margin:.4g}" for margin in result["margins"]]
         columns = {"expert": training["experts"], "margin": margins}
         print_table("margins", best_experts_first(columns, training["best_first"]))
-    say(f"Saved to {result['router']}.")
+    print_sentence(f"Saved to {result['router']}.")

@@ -54,8 +54,8 @@ def is_type(text: str, next_line: str) -> bool:
 def load_function(path: str) -> Callable[..., Any]:
     """The function, class or method at ``module:name``.
 
-    >>> load_function("mild.errors:counted").__name__
-    'counted'
+    >>> load_function("mild.errors:count_noun").__name__
+    'count_noun'
     """
     module, _, name = path.partition(":")
     function: Any = importlib.import_module(module)

@@ -374,10 +374,10 @@ def filled(function: Callable[..., Any], **values: Any) -> dict[str, Any]:
     return values
 
 
-def given(**values: Any) -> dict[str, Any]:
+def without_none(**values: Any) -> dict[str, Any]:
     """The arguments that were given on the command line; the function's own defaults apply to the others.
 
-    >>> given(why="complaints", to=None)
+    >>> without_none(why="complaints", to=None)
     {'why': 'complaints'}
     """
     return {name: value for name, value in values.items() if value is not None}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, say, try_writing
+from mild.cli.console import emit, note, print_sentence, try_writing
 from mild.cli.evaluate import read_known
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError
@@ -97,14 +97,14 @@ def report(
             document["comparison"] = results
     else:
         source = OutcomeSource(table, reading, cost, group)
-        settings = o.given(keep_seen=keep_seen, confidence=confidence, random_state=seed)
+        settings = o.without_none(keep_seen=keep_seen, confidence=confidence, random_state=seed)
         evaluation = _evaluate(router, source, settings)
         split = ", ".join(reading.where or ()) or None
         document = evaluation.document(
             split=split,
             comparison=results,
             title=report_title(router),
-            **o.given(queries=queries),
+            **o.without_none(queries=queries),
         )
     if title is not None:
         document["title"] = title
@@ -117,9 +117,9 @@ def report(
         result["report"] = str(page)
 
     def show() -> None:
-        say(document["verdict"]["sentence"])
+        print_sentence(document["verdict"]["sentence"])
         if written is not None:
-            say(f"Written to {page} ({page.stat().st_size / 1000:,.0f} KB).")
+            print_sentence(f"Written to {page} ({page.stat().st_size / 1000:,.0f} KB).")
 
     emit(result, as_json, show, failed)
 

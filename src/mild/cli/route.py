@@ -19,11 +19,11 @@ from mild.cli.console import (
     fixed,
     note,
     note_dropped_mix,
+    print_sentence,
     print_table,
     progress_bar,
-    say,
 )
-from mild.errors import OptionError, counted
+from mild.errors import OptionError, count_noun
 
 if TYPE_CHECKING:
     from mild.artifact import Router
@@ -272,7 +272,7 @@ def _print_choices(router: Router, file: str, where: list[str] | None, probabili
     counts = {}
     for index, name in enumerate(names):
         counts[name] = int((decisions.chosen == index).sum())
-    note(f"{counted(len(X), 'row')}: {_counts_line(counts)}.", "routed")
+    note(f"{count_noun(len(X), 'row')}: {_counts_line(counts)}.", "routed")
 
 
 def _write_choices(
@@ -305,8 +305,8 @@ def _write_choices(
 
     def show() -> None:
         share_cells = [fixed(share, 3) for share in shares.values()]
-        print_table(counted(len(X), "row"), {"expert": list(shares), "share": share_cells})
-        say(f"Written to {written}.")
+        print_table(count_noun(len(X), "row"), {"expert": list(shares), "share": share_cells})
+        print_sentence(f"Written to {written}.")
 
     emit({"rows": len(X), "shares": shares, "out": str(written)}, as_json, show)
 
@@ -348,7 +348,7 @@ def _route_queries(
     )
     _note_routed(routed, queries)
     if routed.empty:
-        empty_queries = counted(routed.empty, "query is", "queries are")
+        empty_queries = count_noun(routed.empty, "query is", "queries are")
         note(
             f"{empty_queries} empty: there is nothing to route by, and the choice is a guess.",
             "warning",
@@ -356,19 +356,19 @@ def _route_queries(
     if routed.novel.sentence is not None:
         note(routed.novel.sentence, "warning")
     if routed.bad:
-        bad_lines = counted(routed.bad, f"{unit} holds", f"{unit}s hold")
+        bad_lines = count_noun(routed.bad, f"{unit} holds", f"{unit}s hold")
         note(f"{bad_lines} no query that can be read.", "warning")
     return routed.bad
 
 
 def _note_routed(routed: Routed, queries: QueryOptions) -> None:
     """Print how many queries were routed, to whom, and how many lines were blank."""
-    text = counted(routed.queries, "query", "queries")
+    text = count_noun(routed.queries, "query", "queries")
     if routed.queries:
         by_count = sorted(routed.counts.items(), key=lambda item: -item[1])
         text += f": {_counts_line(dict(by_count))}"
     if routed.blank:
-        blank_lines = counted(routed.blank, "blank line is", "blank lines are")
+        blank_lines = count_noun(routed.blank, "blank line is", "blank lines are")
         text += f". {blank_lines} {queries.fate_of_bad}"
     note(f"{text}.", "routed")
 
@@ -404,14 +404,14 @@ def _route_dataset(
         for name, share in summary.shares.items():
             count = summary.counts[name]
             rows.append({"expert": name, "rows": f"{count:,}", "share": fixed(share, 3)})
-        title = f"{counted(summary.rows, 'row')} in {counted(summary.files, 'file')}"
+        title = f"{count_noun(summary.rows, 'row')} in {count_noun(summary.files, 'file')}"
         print_table(title, columns_of(rows))
-        say(f"Written to {summary.out}.")
+        print_sentence(f"Written to {summary.out}.")
 
     emit({**summary.as_dict(), "out": summary.out}, as_json, show)
     if summary.novel.sentence is not None:
         note(summary.novel.sentence, "warning")
     if summary.bad:
-        bad_rows = counted(summary.bad, "row holds", "rows hold")
+        bad_rows = count_noun(summary.bad, "row holds", "rows hold")
         note(f"{bad_rows} no query that can be routed: {queries.fate_of_bad}.", "warning")
     return summary.bad

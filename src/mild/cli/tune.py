@@ -18,9 +18,9 @@ from mild.cli.console import (
     emit,
     fixed,
     note,
+    print_sentence,
     print_table,
     progress_bar,
-    say,
     try_writing,
     with_options,
 )
@@ -87,7 +87,7 @@ class SearchOptions:
             names = [name.strip() for name in self.families.split(",")]
             families = list(filter(None, names))
         search = mild.RouterCV(families=families, n_jobs=self.jobs)
-        return {"search": search, **o.given(cascade=self.calls())}
+        return {"search": search, **o.without_none(cascade=self.calls())}
 
     def calls(self) -> bool | int | None:
         """The value of ``--cascade``: a number of calls, True without a number, None without the option."""
@@ -140,7 +140,7 @@ def tune(
     from mild.artifact.folder import check_target
     from mild.tuning.tune import tune as search
 
-    arguments = options.arguments() | o.given(**vars(target), random_state=seed)
+    arguments = options.arguments() | o.without_none(**vars(target), random_state=seed)
     source = OutcomeSource(data, reading, cost, group)
     check_target(out, overwrite)
     table = source.read()
@@ -176,18 +176,20 @@ def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:
     if tuned.verdict.left_out is not None:
         note(tuned.verdict.left_out)
     for sentence in sentences:
-        say(with_options(sentence))
+        print_sentence(with_options(sentence))
     if tuned.certainty_rows:
         _show_certainty(tuned.certainty_rows)
     if folder is not None:
-        say(f"Saved to {folder} ({tuned.decides_as}).")
-        say(f"Next, on a table of new queries: mild evaluate TABLE --router {quote(folder)}")
+        print_sentence(f"Saved to {folder} ({tuned.decides_as}).")
+        print_sentence(
+            f"Next, on a table of new queries: mild evaluate TABLE --router {quote(folder)}"
+        )
 
 
 def _show_tried(tuned: TuneResult) -> None:
     """Print what the search tried: settings for a target, or candidates."""
     if tuned.target is None:
-        say(loss_line(tuned.as_dict()))
+        print_sentence(loss_line(tuned.as_dict()))
         _show_candidates(tuned)
     else:
         _show_settings(tuned)
@@ -199,7 +201,7 @@ def _show_certainty(rows: Sequence[Mapping[str, Any]]) -> None:
 
     sentence = certainty_sentence(rows)
     if sentence is not None:
-        say(sentence)
+        print_sentence(sentence)
         return
     cells = []
     for row in rows:
@@ -262,7 +264,7 @@ def _show_candidates(tuned: TuneResult) -> None:
     title = f"best {n_best} of {len(ranked)} candidates, {tuned.n_folds} folds; * {meaning}"
     print_table(title, columns_of(cells), left=("parameters",))
     if tuned.why_taken is not None:
-        say(tuned.why_taken)
+        print_sentence(tuned.why_taken)
 
 
 def _mean_loss(candidate: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import MISSING, columns_of, emit, print_table, say, shown_moment
+from mild.cli.console import MISSING, columns_of, emit, print_sentence, print_table, shown_moment
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -69,25 +69,25 @@ def _roll_back(folder: Path, version: int, why: str | None, as_json: bool) -> No
     """Let another version serve."""
     from mild.artifact import rollback
 
-    after = rollback(folder, version, **o.given(why=why))
+    after = rollback(folder, version, **o.without_none(why=why))
     report = {"folder": str(folder), "serving": after.serving}
     sentence = (
         f"Version {after.serving} of {folder} serves. A running gateway takes it over by itself."
     )
-    emit(report, as_json, lambda: say(sentence))
+    emit(report, as_json, lambda: print_sentence(sentence))
 
 
 def _drop_candidate(folder: Path, why: str | None, as_json: bool) -> None:
     """Delete the version that has been written, but not promoted."""
     from mild.artifact import drop_candidate
 
-    after = drop_candidate(folder, **o.given(why=why))
+    after = drop_candidate(folder, **o.without_none(why=why))
     dropped = after.history[-1].version
     report = {"folder": str(folder), "serving": after.serving, "dropped": dropped}
     sentence = (
         f"Version {dropped} of {folder} is deleted; version {after.serving} serves as before."
     )
-    emit(report, as_json, lambda: say(sentence))
+    emit(report, as_json, lambda: print_sentence(sentence))
 
 
 def _show(known_versions: Versions) -> None:
@@ -104,4 +104,6 @@ def _show(known_versions: Versions) -> None:
         )
     print_table(str(known_versions.folder), columns_of(rows), left=("role", "router", "created"))
     for event in known_versions.history:
-        say(f"{shown_moment(event.time)}: version {event.version} {event.event}, {event.why}")
+        print_sentence(
+            f"{shown_moment(event.time)}: version {event.version} {event.event}, {event.why}"
+        )

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mild.errors import InvalidInputError, counted
+from mild.errors import InvalidInputError, count_noun
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 IntArray: TypeAlias = NDArray[np.intp]
@@ -42,7 +42,7 @@ def float_matrix(
     except (TypeError, ValueError) as error:
         raise invalid(name, f"must hold numbers; got {error}.") from error
     if array.ndim != 2:
-        got = f"{counted(array.ndim, 'dimension')}, shape {array.shape}"
+        got = f"{count_noun(array.ndim, 'dimension')}, shape {array.shape}"
         raise invalid(name, f"must have shape (n_samples, n_experts); got {got}.")
     expected = list(array.shape)
     for axis, size in enumerate(shape):
@@ -87,7 +87,7 @@ def _refuse_unknown_rows_and_columns(unknown: BoolArray) -> None:
         raise invalid(
             "costs",
             f"must be known for at least one expert in every row; costs[{rows[0]}] is all NaN "
-            f"({counted(rows.size, 'such row')}). Remove these rows.",
+            f"({count_noun(rows.size, 'such row')}). Remove these rows.",
         )
     experts = np.flatnonzero(unknown.all(axis=0))
     if experts.size:

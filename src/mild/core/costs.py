@@ -175,10 +175,10 @@ def rewards(
     array([[0.5, 1.5, 1. ]])
     """
     check_option("kind", kind, ALL_REWARDS)
-    return rewards_of(check_costs(costs), kind, scale, strength)
+    return unchecked_rewards(check_costs(costs), kind, scale, strength)
 
 
-def rewards_of(
+def unchecked_rewards(
     array: FloatArray, kind: str, scale: float | None = None, strength: float = 0.5
 ) -> FloatArray:
     """Return ``rewards`` of costs that are not checked again; a column may be all NaN, as in a batch."""
@@ -263,10 +263,10 @@ def cheapest(costs: ArrayLike) -> IntArray:
     >>> cheapest([[0.0, 0.0], [np.nan, 2.0]])
     array([0, 1])
     """
-    return cheapest_of(check_costs(costs))
+    return cheapest_known(check_costs(costs))
 
 
-def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
+def cheapest_labels(array: FloatArray, means: FloatArray | None) -> IntArray:
     """Return the cheapest asked expert (n_samples,) of each row, the label for losses that need one.
 
     Among experts that tie, up to rounding, it is the one with the least of ``means`` (n_experts,), the mean
@@ -276,13 +276,13 @@ def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
     Examples
     --------
     >>> costs = np.array([[0.0, 0.0], [1.0, 0.0]])
-    >>> label_of(costs, costs.mean(axis=0)), label_of(costs, None)
+    >>> cheapest_labels(costs, costs.mean(axis=0)), cheapest_labels(costs, None)
     (array([1, 1]), array([0, 1]))
     """
     if means is None:
-        return cheapest_of(array)
+        return cheapest_known(array)
     tolerance = max(ROUNDING, 8 * float(np.finfo(array.dtype).eps))
-    return cheapest_of(array, ranks=tie_ranks(means), tolerance=tolerance)
+    return cheapest_known(array, ranks=tie_ranks(means), tolerance=tolerance)
 
 
 def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> FloatArray:
@@ -362,7 +362,7 @@ def cheapest_expected(costs: FloatArray, ranks: IntArray | None = None) -> IntAr
     return np.where(tied, ranks, len(ranks)).argmin(axis=1)
 
 
-def cheapest_of(
+def cheapest_known(
     array: FloatArray,
     *,
     prices: ArrayLike | None = None,
@@ -392,8 +392,10 @@ def cheapest_of(
     Examples
     --------
     >>> costs = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
-    >>> cheapest_of(costs), cheapest_of(costs, prices=[2, 1, 1]), cheapest_of(costs, ranks=[2, 1, 0])
-    (array([0, 0]), array([1, 1]), array([1, 2]))
+    >>> cheapest_known(costs), cheapest_known(costs, prices=[2, 1, 1])
+    (array([0, 0]), array([1, 1]))
+    >>> cheapest_known(costs, ranks=[2, 1, 0])
+    array([1, 2])
     """
     costs = np.where(np.isnan(array), np.inf, array)
     if prices is None and ranks is None and tolerance == 0:

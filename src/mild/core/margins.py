@@ -25,7 +25,7 @@ from mild.core.arrays import (
     float_vector,
     invalid,
 )
-from mild.core.costs import ALL_REWARDS, label_of, reward_distribution, rewards_of
+from mild.core.costs import ALL_REWARDS, cheapest_labels, reward_distribution, unchecked_rewards
 from mild.errors import InvalidInputError, check_option
 
 COUNTS = ("reward", "best")
@@ -83,13 +83,13 @@ def membership(
     """Return the weight (n_samples, n_experts) with which each sample counts for each expert.
 
     With ``counts="reward"`` it is the distribution of the rewards, of the kind ``rewards``. With
-    ``counts="best"`` a sample counts only for its cheapest expert, ``label_of(costs, means)``.
+    ``counts="best"`` a sample counts only for its cheapest expert, ``cheapest_labels(costs, means)``.
     """
     if counts == "reward":
-        distribution = reward_distribution(rewards_of(costs, rewards, scale, strength))
+        distribution = reward_distribution(unchecked_rewards(costs, rewards, scale, strength))
         return distribution.astype(np.float64)
     weights = np.zeros(costs.shape)
-    weights[np.arange(len(costs)), label_of(costs, means)] = 1
+    weights[np.arange(len(costs)), cheapest_labels(costs, means)] = 1
     return weights
 
 

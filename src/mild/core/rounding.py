@@ -63,10 +63,10 @@ def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES, scale: float = 0.0
     return ranks
 
 
-def first_least(values: ArrayLike, tolerance: float = OUTCOMES) -> int:
+def first_smallest(values: ArrayLike, tolerance: float = OUTCOMES) -> int:
     """Index of the first of the values (n,) that equal the least one up to rounding.
 
-    >>> first_least([0.3, 0.1 + 1e-16, 0.1])
+    >>> first_smallest([0.3, 0.1 + 1e-16, 0.1])
     1
     """
     return int(np.argmin(tie_ranks(values, tolerance)))

@@ -13,7 +13,7 @@ from mild.artifact.expert_names import match_values
 from mild.artifact.info import cost_formula
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
-from mild.errors import InvalidInputError, counted, listed
+from mild.errors import InvalidInputError, count_noun, listed
 
 #: Dollars, seconds and costs above this are refused: routers learn in single precision.
 LARGEST = 1e9
@@ -227,14 +227,14 @@ def left_out_rows(n_rows: int, n_answers: int, measure: str) -> str | None:
         verb = "are"
         if n_rows == 1:
             verb = "is"
-        clauses.append(f"{counted(n_rows, 'row')} without any {measure} {verb} left out")
+        clauses.append(f"{count_noun(n_rows, 'row')} without any {measure} {verb} left out")
     if n_answers and n_rows:
-        answers = counted(
+        answers = count_noun(
             n_answers, "more answer without one counts", "more answers without one count"
         )
         clauses.append(f"{answers} as not asked")
     elif n_answers:
-        answers = counted(
+        answers = count_noun(
             n_answers, f"answer without a {measure} counts", f"answers without a {measure} count"
         )
         clauses.append(f"{answers} as not asked")

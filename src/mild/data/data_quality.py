@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.errors import DataFileError, counted, listed
+from mild.errors import DataFileError, count_noun, listed
 from mild.money import amount
 
 #: What to do about scores outside [0, 1].
@@ -94,10 +94,10 @@ def check_range(
         return
     if np.isfinite(high):
         rule = f"lie in [0, {high:g}]"
-        cells = counted(n_outside, "cell does", "cells do")
+        cells = count_noun(n_outside, "cell does", "cells do")
     else:
         rule = "be finite and not negative"
-        cells = counted(n_outside, "cell is", "cells are")
+        cells = count_noun(n_outside, "cell is", "cells are")
     row, index = np.argwhere(outside)[0].tolist()
     raise DataFileError(
         f"{parameter} must {rule}; {cells} not, such as {values[row, index]:g} in row "
@@ -148,8 +148,8 @@ class ScoreCounts:
         if n_cells:
             share = 100 * n_missing / n_cells
         sentence = (
-            f"{n_missing:,} of {counted(n_cells, 'cell')} ({share:.1f} %) are missing and "
-            f"kept as not asked; {counted(self.complete, 'row has', 'rows have')} every expert, "
+            f"{n_missing:,} of {count_noun(n_cells, 'cell')} ({share:.1f} %) are missing and "
+            f"kept as not asked; {count_noun(self.complete, 'row has', 'rows have')} every expert, "
             f"so the means of the experts are over different rows."
         )
         return Finding("missing", n_missing, sentence)
@@ -166,7 +166,7 @@ class ScoreCounts:
                 constant.append(f"{name} is always wrong")
             else:
                 constant.append(f"{name} is at {score:g} in every row")
-        experts = counted(len(constant), "expert never varies", "experts never vary")
+        experts = count_noun(len(constant), "expert never varies", "experts never vary")
         return Finding("constant", len(constant), f"{experts}: {listed(constant, 6)}.")
 
     def _tied_rows(self) -> Finding:
@@ -174,7 +174,7 @@ class ScoreCounts:
         if self.rows:
             share = 100 * self.ties / self.rows
         sentence = (
-            f"{counted(self.ties, 'row is a tie', 'rows are ties')} "
+            f"{count_noun(self.ties, 'row is a tie', 'rows are ties')} "
             f"({share:.1f} %): all experts that were asked have the same score, "
             f"so only the cost of asking can decide."
         )
@@ -186,7 +186,7 @@ def unasked_rows(count: int) -> Finding:
     verb = "were"
     if count == 1:
         verb = "was"
-    sentence = f"{counted(count, 'row')} in which no expert was asked {verb} dropped."
+    sentence = f"{count_noun(count, 'row')} in which no expert was asked {verb} dropped."
     return Finding("unasked_rows", count, sentence)
 
 
@@ -214,15 +214,15 @@ def _examine_queries(queries: Sequence[str]) -> list[Finding]:
     groups = duplicate_groups(queries)
     n_repeats = int((groups != np.arange(len(groups))).sum())
     repeats = (
-        f"{counted(n_repeats, 'query repeats', 'queries repeat')} an earlier one, apart from whitespace: "
-        "keep them on the same side of a split."
+        f"{count_noun(n_repeats, 'query repeats', 'queries repeat')} an earlier one, apart from "
+        "whitespace: keep them on the same side of a split."
     )
     n_empty = sum(not text or text.isspace() for text in queries)
-    empty = f"{counted(n_empty, 'query is', 'queries are')} empty: there is nothing to route by."
+    empty = f"{count_noun(n_empty, 'query is', 'queries are')} empty: there is nothing to route by."
     lengths = np.fromiter(map(len, queries), np.intp, len(queries))
     n_long = int((lengths > LONG).sum())
     long = (
-        f"{counted(n_long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
+        f"{count_noun(n_long, 'query has', 'queries have')} more than {LONG:,} characters, up to "
         f"{lengths.max(initial=0):,}."
     )
     return [
@@ -249,7 +249,7 @@ def _large_prices(
     highest = np.argmax(np.where(is_large, positive_prices, 0.0))
     row, index = divmod(int(highest), prices.shape[1])
     sentence = (
-        f"{counted(count, 'price is', 'prices are')} more than {DEAR:,} times the median "
+        f"{count_noun(count, 'price is', 'prices are')} more than {DEAR:,} times the median "
         f"(${amount(usual_prices[index])}), such as ${amount(prices[row, index])} of "
         f"{expert_names[index]!r} in row {row_number(row, row_numbers)}: prices are dollars per query; "
         "check that none is in cents, or in dollars per million tokens."
@@ -275,7 +275,7 @@ def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: Flo
     if count == 1:
         them = "it"
     sentence = (
-        f"{counted(count, 'answer has', 'answers have')} no price: where dollars count, the loss of "
+        f"{count_noun(count, 'answer has', 'answers have')} no price: where dollars count, the loss of "
         f"{them} is unknown, and a row without any price is left out."
     )
     partly_known = []

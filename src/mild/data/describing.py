@@ -17,10 +17,10 @@ import numpy as np
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import best_first, cheapest_of
+from mild.core.costs import best_first, cheapest_known
 from mild.data.cost_terms import CostTerms, KnownOutcomes
 from mild.data.data_quality import Finding
-from mild.errors import counted
+from mild.errors import count_noun
 from mild.metrics import (
     constant_losses,
     expert_shares,
@@ -516,7 +516,7 @@ def _finding_about_rows(n_complete: int, n_rows: int) -> list[Finding]:
     """Report that the headroom is computed from only some of the rows, or not at all."""
     if n_complete == n_rows:
         return []
-    rows = f"{counted(n_complete, 'row')} of {n_rows:,} in which every expert was asked"
+    rows = f"{count_noun(n_complete, 'row')} of {n_rows:,} in which every expert was asked"
     sentence = f"What routing could gain is taken over the {rows}."
     if n_complete < MIN_COMPLETE_ROWS:
         verb = "are"
@@ -575,7 +575,7 @@ def _cheapest_and_right_shares(
         asking_costs = table.prices
     candidate_costs = np.where(is_right & ~np.isnan(asking_costs), asking_costs, np.inf)
     ranks = ranks_in(table.scores, table.prices)
-    cheapest = cheapest_of(candidate_costs, ranks=ranks)
+    cheapest = cheapest_known(candidate_costs, ranks=ranks)
     is_cheapest = np.arange(candidate_costs.shape[1]) == cheapest[:, None]
     # In a row without a right expert all costs are infinite, and nobody is the cheapest.
     is_cheapest_and_right = np.isfinite(candidate_costs) & is_cheapest

@@ -48,7 +48,7 @@ from mild.data.tables import (
     short,
     table_suffix,
 )
-from mild.errors import DataFileError, counted, listed
+from mild.errors import DataFileError, count_noun, listed
 
 ARCHIVE = ".npz"
 # Files whose types are inferred, and not declared.
@@ -347,7 +347,7 @@ def _check_costs(
         number = row_number(int(empty_rows[0]), row_numbers)
         raise DataFileError(
             f"costs must be known for at least one expert in every row; row {number} has none "
-            f"({ROW_ONE}). Leave out {counted(empty_rows.size, 'such row')}.",
+            f"({ROW_ONE}). Leave out {count_noun(empty_rows.size, 'such row')}.",
             parameter="costs",
         )
 
@@ -447,10 +447,10 @@ def _feature_columns(schema: Any, cost_columns: Sequence[str], options: ReadArgu
 
 def _explanation(columns: NumberColumns, part_note: str | None = None) -> str:
     """Say in one sentence how a table of numbers was read."""
-    n_experts = counted(len(columns.expert_names), "expert")
+    n_experts = count_noun(len(columns.expert_names), "expert")
     features = feature_line(columns.feature_names, columns.X.shape[1])
     clauses = [
-        f"read as numbers: {n_experts}, {counted(len(columns.X), 'row')}",
+        f"read as numbers: {n_experts}, {count_noun(len(columns.X), 'row')}",
         f"features: {features}",
         f"the whole cost of each expert is given ({PRICE}<expert>)",
     ]

@@ -31,7 +31,7 @@ from mild.data.number_tables import (
 from mild.data.queries import Recipe
 from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
 from mild.data.tables import infer_array, names_except, numbers
-from mild.errors import DataFileError, InvalidInputError, check_arguments, counted, listed
+from mild.errors import DataFileError, InvalidInputError, check_arguments, count_noun, listed
 
 # Columns of the query and of vectors in the wide format.
 QUERY = "prompt"
@@ -189,8 +189,8 @@ class OutcomeTable:
             contents.append("answers")
         if self.given_costs is not None:
             contents.append("given costs")
-        n_queries = counted(self.rows, "query", "queries")
-        n_experts = counted(len(self.expert_names), "expert")
+        n_queries = count_noun(self.rows, "query", "queries")
+        n_experts = count_noun(len(self.expert_names), "expert")
         text = f"{n_queries}, {n_experts}: {listed(self.expert_names, 4)}"
         if contents:
             text += f", with {', '.join(contents)}"

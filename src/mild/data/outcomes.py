@@ -40,7 +40,7 @@ from mild.data.queries import Recipe, choose_query, no_text, query_texts, usual_
 from mild.data.selection import PARTS, Where, kept_rows
 from mild.data.tables import names_except, naming, numbers, read_table, text_columns
 from mild.data.vectors import find_vectors, read_vectors
-from mild.errors import DataFileError, check_arguments, check_option, counted, listed
+from mild.errors import DataFileError, check_arguments, check_option, count_noun, listed
 
 # If no two answers agree in so many rows with several answers, answer_kind is probably wrong.
 MIN_ROWS_TO_AGREE = 20
@@ -434,7 +434,7 @@ def _without_unasked_experts(rows: _ScoredRows) -> _ScoredRows:
         )
     unasked = list(compress(layout.scores, ~is_asked))
     sentence = (
-        f"{counted(len(unasked), 'expert was', 'experts were')} never asked and left out: "
+        f"{count_noun(len(unasked), 'expert was', 'experts were')} never asked and left out: "
         f"{listed(unasked, 6)}."
     )
     return replace(
@@ -585,7 +585,9 @@ def _nothing_to_route_by(table: Any, outcome_columns: Collection[str]) -> DataFi
 def explanation(layout: Layout, n_queries: int, recipe: Recipe) -> str:
     """Say in one sentence how a table was read."""
     optional_outcomes = [name for name in ("prices", "latencies") if getattr(layout, name)]
-    contents = f"{counted(len(layout.scores), 'expert')}, {counted(n_queries, 'query', 'queries')}"
+    contents = (
+        f"{count_noun(len(layout.scores), 'expert')}, {count_noun(n_queries, 'query', 'queries')}"
+    )
     if optional_outcomes:
         contents += f" with {' and '.join(optional_outcomes)}"
     clauses = [f"read as {FORMATS[layout.form].title}: {contents}"]

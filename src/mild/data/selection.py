@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray
 from mild.data.tables import SOURCE_FILE, is_string
-from mild.errors import DataFileError, OptionError, counted, listed
+from mild.errors import DataFileError, OptionError, count_noun, listed
 
 #: Columns that say which rows are for training.
 SPLIT_NAMES = ("split", "data_split", "partition", "fold", "subset")
@@ -53,8 +53,8 @@ class SplitColumn:
     def sentence(self, role: str) -> str:
         """Say which rows are used."""
         return (
-            f"of {counted(len(self.roles), 'row')} the "
-            f"{counted(self.roles.count(role), f'{role} row')} by column {self.name!r} "
+            f"of {count_noun(len(self.roles), 'row')} the "
+            f"{count_noun(self.roles.count(role), f'{role} row')} by column {self.name!r} "
             f"(all with where='{self.name}=*')"
         )
 

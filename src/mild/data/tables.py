@@ -38,7 +38,7 @@ from mild.errors import (
     InvalidInputError,
     MissingExtraError,
     OptionError,
-    counted,
+    count_noun,
     install_hint,
     listed,
 )
@@ -646,7 +646,7 @@ def _check_rows(text: str, delimiter: str) -> None:
         n_columns = records[0].n_cells
         if record.n_cells != n_columns:
             raise DataFileError(
-                f"line {record.line} has {counted(record.n_cells, 'column')} where the header has "
+                f"line {record.line} has {count_noun(record.n_cells, 'column')} where the header has "
                 f"{n_columns}; a text with {delimiters}, quotes or line breaks must stand in double quotes."
             )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import ROW_ONE, row_number
 from mild.data.tables import choose_columns, column_kind, is_list, is_string, short
-from mild.errors import DataFileError, counted
+from mild.errors import DataFileError, count_noun
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 
@@ -57,7 +57,7 @@ def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> 
     bad_rows = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if bad_rows.size:
         raise DataFileError(
-            f"vectors must be finite; this does not hold in {counted(bad_rows.size, 'row')} of column "
+            f"vectors must be finite; this does not hold in {count_noun(bad_rows.size, 'row')} of column "
             f"{name!r}, such as row {row_number(bad_rows[0], row_numbers)} ({ROW_ONE})."
         )
     return vectors
@@ -71,7 +71,7 @@ def _common_length(name: str, column: Any, row_numbers: IntArray | None) -> int:
         odd_row = odd_rows[0]
         raise DataFileError(
             f"vectors must all have the same length; this does not hold in "
-            f"{counted(odd_rows.size, 'row')} of column {name!r}, such as row "
+            f"{count_noun(odd_rows.size, 'row')} of column {name!r}, such as row "
             f"{row_number(odd_row, row_numbers)} with {lengths[odd_row]} where row "
             f"{row_number(0, row_numbers)} has {lengths[0]} ({ROW_ONE})."
         )

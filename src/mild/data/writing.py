@@ -42,7 +42,7 @@ from mild.data.tables import (
     table_suffix,
 )
 from mild.data.vectors import read_vectors
-from mild.errors import DataFileError, check_arguments, counted
+from mild.errors import DataFileError, check_arguments, count_noun
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
 
@@ -286,8 +286,8 @@ class FilePart:
     @property
     def contents(self) -> str:
         """The numbers of rows and queries, in words."""
-        rows = counted(self.rows, "row")
-        return f"{rows}, {counted(self.queries, 'different query', 'different queries')}"
+        rows = count_noun(self.rows, "row")
+        return f"{rows}, {count_noun(self.queries, 'different query', 'different queries')}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields, ready for JSON."""

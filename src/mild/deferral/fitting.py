@@ -126,10 +126,9 @@ def _fit_one_stage(problem: DeferralProblem) -> FittedNetwork:
     if problem.loss == "mild":
         margin_list = reading.margins.tolist()
     loss = row_loss(problem.loss, problem.options, margin_list, problem.largest_cost)
-    if problem.body.is_linear and not _is_convex(problem):
-        # L-BFGS finds a local minimum of this loss. The minimum of a convex loss is a start that does not
-        # depend on chance.
-        problem.train(network, row_loss("cross_entropy", {"alpha": 1.0}, None, 1.0))
+    first_loss = _first_loss(problem)
+    if first_loss is not None:
+        problem.train(network, first_loss)
     n_iter = problem.train(network, loss)
     policy = _score_policy(problem, network)
     return FittedNetwork(policy, reading.margins, n_iter, reading.strength, reading.scale)
@@ -145,13 +144,24 @@ def _one_stage_network(problem: DeferralProblem) -> nn.Module:
     return SideBySide(classifier, expert_network)
 
 
-def _is_convex(problem: DeferralProblem) -> bool:
-    """Whether the loss of a linear head can be minimised from any start."""
+def _first_loss(problem: DeferralProblem) -> RowLoss | None:
+    """Return the loss that the network is trained on before the method's own; None for no other loss.
+
+    A method with a gate begins with a trained classifier and a gate at one half. From random weights, the
+    gate soon gives every row to an expert who is better than the untrained classifier, and a classifier
+    without rows does not learn.
+
+    A loss that is not convex in the scores has several minima, and hardly a slope far from them if it is
+    bounded. The minimum of L_CE is a start that does not depend on chance.
+    """
+    if problem.method.reading == "gate":
+        return class_loss
+    is_convex = problem.method.is_convex
     if problem.loss == "comp_sum":
-        return problem.options["surrogate"] not in NOT_CONVEX
-    # A gate is not convex, but must start at one half; a solution of the cross-entropy is no start for it,
-    # because its scores mean something else.
-    return problem.method.is_convex or problem.method.reading == "gate"
+        is_convex = problem.options["surrogate"] not in NOT_CONVEX
+    if is_convex:
+        return None
+    return row_loss("cross_entropy", {"alpha": 1.0}, None, 1.0)
 
 
 class _ScoreReading(NamedTuple):

@@ -21,7 +21,7 @@ class DeferralMethod:
     one_expert : whether it is for one expert only
     costs_in_loss : whether the costs of experts enter the loss; else the decision
     estimates_experts : whether the scores tell the probability that an expert is right
-    is_convex : whether the loss of a linear head is convex
+    is_convex : whether the loss is convex in the scores; if not, training begins with another loss
     n_networks : 2 where a network of its own scores the experts
     """
 

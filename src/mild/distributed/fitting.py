@@ -47,7 +47,13 @@ from mild.routers.linear import LinearRouter
 from mild.routers.objective import LinearObjective, RowLoss, add_penalty, single_blas_thread
 from mild.routers.solver import SAMPLE, sample_rows
 from mild.tuning.fit import FittedData
-from mild.tuning.fitting import Fitted, make_step, router_of, settle_ties, task_info
+from mild.tuning.fitting import (
+    Fitted,
+    make_saved_router,
+    make_text_features,
+    settle_ties,
+    task_info,
+)
 from mild.tuning.tasks import Progress, Task, check_rows, make_task
 from mild.tuning.training_rows import TrainingQueryIndex, text_hashes, vector_hashes
 
@@ -95,7 +101,7 @@ def fit_dataset(
     check_ray(address)
     dataset = open_dataset(source)
     head = read_head(dataset, ReadArguments(**(reading or {})))
-    step = make_step(head.table, text)
+    step = make_text_features(head.table, text)
     task = read_task(dataset, head, terms)
     data = locate_rows(dataset, head, task, reads_vectors=step.kind == "vectors")
     settle_ties(unfitted)
@@ -112,7 +118,7 @@ def fit_dataset(
         _report(progress, 2, "fitting")
         fit_router(unfitted, features, task)
         sample = sample_rows(rows.n_rows, 2 * SAMPLE)
-        sample_task = _sample_task(task, rows.contents(sample), sample)
+        sample_task = _sample_task(task, rows.feature_inputs(sample), sample)
     return _fitted_data(unfitted, features, task, sample_task, query_index)
 
 
@@ -202,7 +208,7 @@ class TrainingRows:
     recipe: Recipe  # what queries and vectors are made of
     reads_vectors: bool  # whether features are made of vectors; otherwise of queries
 
-    def contents(self, number: int) -> Any:
+    def feature_inputs(self, number: int) -> Any:
         """What features are made of: the queries, or vectors (n, d), of the training rows of a piece."""
         if self.reads_vectors:
             return self._vectors(number)
@@ -274,14 +280,14 @@ class ShardWorker:
 
     def count_terms(self, shard: Sequence[int], hashing: HashingFeatures) -> TermCounts:
         """Term counts over the texts of some pieces."""
-        counts = [hashing.count(self.data.contents(number)) for number in shard]
+        counts = [hashing.count(self.data.feature_inputs(number)) for number in shard]
         return reduce(add, counts)
 
     def take_contents(self, shard: Sequence[int], rows: IntArray) -> list[Any]:
         """Queries or vectors of some rows, by their positions among the training rows of the shard."""
         taken: list[Any] = []
         for number, piece_rows in self._rows_by_piece(shard, rows):
-            contents = self.data.contents(number)
+            contents = self.data.feature_inputs(number)
             for row in piece_rows:
                 taken.append(contents[row])
         return taken
@@ -349,7 +355,7 @@ class ShardWorker:
 
     def _make(self, number: int, steps: FeatureSteps) -> None:
         """Make the features of a piece, not scaled."""
-        contents = self.data.contents(number)
+        contents = self.data.feature_inputs(number)
         with naming(self.data.pieces[number].path):
             features = steps.step.vectorize(contents)
         self._features[number] = np.ascontiguousarray(features, np.float32)
@@ -401,7 +407,7 @@ class ShardedRows:
             positions.append(rows[start:stop] - first_row)
         return positions
 
-    def contents(self, rows: IntArray) -> Any:
+    def feature_inputs(self, rows: IntArray) -> Any:
         """Queries, or vectors (n, d), of some training rows, in ascending order."""
         contents = []
         for shard_contents in self.call("take_contents", per_shard=self.split(rows)):
@@ -435,11 +441,11 @@ def fit_step(step: TextFeatures, rows: ShardedRows) -> None:
             sample = part.sample_rows(rows.n_rows)
             if sample is None:
                 sample = np.arange(rows.n_rows)
-            part.fit_counts(counts, rows.contents(sample))
+            part.fit_counts(counts, rows.feature_inputs(sample))
         elif part.kind == "vectors":
-            part.fit(rows.contents(np.arange(1)))
+            part.fit(rows.feature_inputs(np.arange(1)))
         else:
-            part.fit(rows.contents(scale_rows(rows.n_rows)))
+            part.fit(rows.feature_inputs(scale_rows(rows.n_rows)))
 
 
 @dataclass(frozen=True)
@@ -575,7 +581,7 @@ def _fitted_data(
     if step.kind == "vectors":
         contents = sample_task.table.vectors
     sample_features = step.vectorize(contents)
-    sampled = router_of(Fitted(model, step, sample_features), sample_task)
+    sampled = make_saved_router(Fitted(model, step, sample_features), sample_task)
     info = replace(
         task_info(task),
         estimator=sampled.info.estimator,

@@ -106,9 +106,13 @@ def choose_inputs(
         columns = (*recipe.columns, *recipe.choices)
         return Inputs("texts", columns, router.n_features, recipe)
     if query is not None:
+        if router.text is not None:
+            raise InvalidInputError(
+                "this router takes vectors; name their column with vectors=COLUMN."
+            )
         raise InvalidInputError(
-            "this router takes vectors or columns of numbers; name their column with vectors=COLUMN or "
-            "features=NAMES."
+            "this router takes numbers; name their columns with features=NAMES, or one of vectors with "
+            "vectors=COLUMN."
         )
     if router.text is not None and features is not None:
         rule = "must not be given for a router of vectors, which reads no columns of numbers"

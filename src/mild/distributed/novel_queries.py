@@ -8,7 +8,7 @@ from typing import Any
 
 from mild.artifact import Router
 from mild.core.arrays import FloatArray
-from mild.errors import counted
+from mild.errors import count_noun
 
 #: Queries that are checked; to check all of them would take as long as to route them.
 SAMPLE = 1000
@@ -57,7 +57,7 @@ class NovelQueries:
         """A warning if many of the queries are novel; otherwise None."""
         if self.n_novel < max(MANY, MANY_SHARE * self.n_checked):
             return None
-        first = counted(self.n_checked, "query", "queries")
+        first = count_noun(self.n_checked, "query", "queries")
         return (
             f"{self.n_novel:,} of the first {first} are novel: unlike the training queries. Their choices "
             "are guesses."

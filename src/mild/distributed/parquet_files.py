@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 from pyarrow import fs
 
 from mild.data.tables import check_names, naming, reason, shown, unreadable
-from mild.errors import DataFileError, counted
+from mild.errors import DataFileError, count_noun
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 #: Rows of a piece, unless a single row group has more.
@@ -175,7 +175,7 @@ class ParquetDataset:
         if not pieces:
             raise DataFileError(
                 f"{shown(self.source)}: there must be at least one row; got none in "
-                f"{counted(len(self.files), 'file')}."
+                f"{count_noun(len(self.files), 'file')}."
             )
         return pieces
 

@@ -27,7 +27,7 @@ from mild.distributed.ray_connection import (
     remote_values,
     worker_errors,
 )
-from mild.errors import DataFileError, InvalidInputError, MildError, counted
+from mild.errors import DataFileError, InvalidInputError, MildError, count_noun
 
 #: Columns of the output: the chosen expert, and the experts that a cascade asks first.
 EXPERT = "expert"
@@ -279,7 +279,7 @@ def _total_counts(
         for done, counts in enumerate(results, start=1):
             total += counts
             if progress is not None:
-                progress(done, n_pieces, counted(counts.rows, "row"))
+                progress(done, n_pieces, count_noun(counts.rows, "row"))
     return total
 
 

@@ -597,14 +597,14 @@ def _query_columns(router: Router, file: str, query: str | None, where: Where) -
         if where:
             table = table.filter(pa.array(matching_rows(table, where)))
         names = list(table.column_names)
-        if not any(name in names for name in candidates.contents):
+        if not any(name in names for name in candidates.feature_inputs):
             expected = " or ".join(map(repr, candidates.expected))
             raise DataFileError(
                 parameter="query",
                 rule=f"must name the column of the query, because there is no {expected}; found "
                 f"{listed(names)}.",
             )
-        needed = {*candidates.contents, *candidates.choices, "id"}
+        needed = {*candidates.feature_inputs, *candidates.choices, "id"}
         table = table.select([name for name in names if name in needed])
         if candidates.are_vectors:
             table = _with_parsed_vectors(table)
@@ -621,7 +621,7 @@ class _CandidateColumns:
     are_vectors: bool
 
     @property
-    def contents(self) -> tuple[str, ...]:
+    def feature_inputs(self) -> tuple[str, ...]:
         """Columns of queries or vectors, one of which must be there."""
         return (*self.preferred, *self.usual)
 

@@ -51,7 +51,7 @@ def cascade_outcomes(
     """Return the outcomes of the experts of a table with one more column for the run of a cascade."""
     prices = table.prices
     if prices is not None:
-        prices = np.column_stack([prices, run.paid(prices)])
+        prices = np.column_stack([prices, run.total_prices(prices)])
     latencies = table.latencies
     if latencies is not None:
         latencies = np.column_stack([latencies, run.seconds(latencies)])
@@ -61,7 +61,7 @@ def cascade_outcomes(
         scores=np.column_stack([table.scores, cascade_scores(table.scores, run)]),
         prices=prices,
         latencies=latencies,
-        given=run.expert,
+        answering_expert=run.expert,
         asked=run.asked,
     )
 
@@ -110,9 +110,9 @@ class CascadeComparison:
     def verdict(self, confidence: float, seed: int) -> Verdict:
         """Whether the cascade has a lower loss than the router without answers."""
         costs = self.outcomes.costs
-        counted = self.task.counted
+        unit = self.task.unit
         verdict = minus_choices(
-            costs[:, -1], costs, self.direct, self.groups, counted, confidence, seed
+            costs[:, -1], costs, self.direct, self.groups, unit, confidence, seed
         )
         paid = self.cascade_means["dollars_per_1000"]
         paid_without = self.direct_means["dollars_per_1000"]
@@ -146,7 +146,7 @@ class CascadeComparison:
 
     def _steps(self) -> list[dict[str, Any]]:
         """Return a row for each step: its experts, the share of rows that end in it, and their means."""
-        step_of_row = self.run.step[self.rows]
+        step_of_row = self.run.accepted_step[self.rows]
         probability = self.run.probability[self.rows]
         lines = []
         for number, experts in enumerate(self.run.steps):

@@ -27,8 +27,8 @@ from mild.core.arrays import (
     check_jobs,
     invalid,
 )
-from mild.core.costs import cheapest_of
-from mild.core.rounding import first_least
+from mild.core.costs import cheapest_known
+from mild.core.rounding import first_smallest
 from mild.data import CostTerms, OutcomeTable, read_part
 from mild.data.cost_terms import require_scores
 from mild.data.splits import Split, folds
@@ -38,7 +38,7 @@ from mild.errors import (
     TuningInterruptedWarning,
     check_arguments,
     check_option,
-    counted,
+    count_noun,
 )
 from mild.evaluation.cascades import cascade_outcomes
 from mild.evaluation.document import data_entries, document_header
@@ -56,7 +56,7 @@ from mild.policies import CascadePolicy, CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.cascades import checked_answers
-from mild.tuning.fitting import fit_labels, make_step, table_step
+from mild.tuning.fitting import fit_labels, make_text_features, table_text_features
 from mild.tuning.searches import FAMILIES, MAX_CALLS, unfitted_search
 from mild.tuning.tasks import (
     Progress,
@@ -108,10 +108,11 @@ class Method:
 
     key: str  # name on the command line and in files
     label: str  # name in tables
-    what: str  # how it is trained, in one line
+    description: str  # how it is trained, in one line
     build: Callable[[Context], Any]  # unfitted router for a context
     needs: str | None = None  # package without which it is left out
-    reads: bool = False  # whether it is a cascade, which reads answers and is left out without them
+    # whether it is a cascade, which reads answers and is left out without them
+    reads_answers: bool = False
 
 
 def linear_search(
@@ -219,7 +220,10 @@ METHODS = (
     Method("knn", "kNN", "mean costs of the nearest rows", _family("knn")),
     Method("mlp", "MLP", "a small network with MILD's loss", _family("mlp"), needs="torch"),
     Method("tune", "mild tune", "the best of these families and their stack", _tune),
-    Method("cascade", "cascade", "asks in steps and reads the answers", _constant, reads=True),
+    Method(
+        "cascade", "cascade", "asks in steps and reads the answers", _constant,
+        reads_answers=True,
+    ),
 )  # fmt: skip
 
 
@@ -260,7 +264,7 @@ class Choices:
     """What a method did on the test rows of one split."""
 
     chosen: IntArray  # (n_test,) experts; of a cascade, the column behind those of the experts
-    found: dict[str, Any]  # parameters that its search found, JSON-ready
+    search_params: dict[str, Any]  # parameters that its search found, JSON-ready
     # time to search, fit and decide, without candidates that an earlier method has judged
     seconds: float
     run: CascadeRun | None = None  # what a cascade did; None for other methods
@@ -286,7 +290,7 @@ def run_method(
         with warnings.catch_warnings():
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
-            if method.reads and context.answered is not None:
+            if method.reads_answers and context.answered is not None:
                 return _run_cascade(context.answered, X_train, X_test)
             router = _fitted_router(method, context, X_train, train_costs)
     except TuningInterruptedWarning as error:
@@ -403,7 +407,7 @@ class ComparedRows:
     outcomes: Outcomes
     expert_names: Sequence[str]
     groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
-    counted: str = "query"  # what a group is: "query" (equal queries) or "group"
+    unit: str = "query"  # what a group is: "query" (equal queries) or "group"
     largest: float | None = None  # largest possible cost, for complement rewards
     task: Task | None = None  # whose answers a cascade reads; None if there are none
 
@@ -446,20 +450,20 @@ def task_rows(
 ) -> tuple[ComparedRows, str | None]:
     """Return the rows of a task to compare on, and the kind of their text features, or None."""
     table = task.table
-    step = table_step(table, text)
+    step = table_text_features(table, text)
     kind = None
     if step is not None:
         kind = step.kind
     if kind in (None, "vectors"):
         inputs = matrix_inputs(table.vectors)
     else:
-        inputs = SplitInputs(table.queries, lambda: make_step(table, text))
+        inputs = SplitInputs(table.queries, lambda: make_text_features(table, text))
     rows = ComparedRows(
         inputs,
         task.outcomes,
         table.expert_names,
         groups=task.groups,
-        counted=task.counted,
+        unit=task.unit,
         largest=task.largest,
         task=task,
     )
@@ -480,20 +484,20 @@ class Row:
 
     key: str  # of the method
     label: str
-    what: str
+    description: str
     costs: FloatArray  # (n_splits,) mean cost on the test rows
     # (n_experts,) means over splits; recall is NaN where an expert is never cheapest
     shares: FloatArray
     recall: FloatArray
     balanced: float  # balanced deferral loss on the test rows of all splits
-    control: float  # mean cost of the same shares assigned at random
+    shuffled_loss: float  # mean cost of the same shares assigned at random
     price: float | None  # mean price of an input, or None without prices
     accuracy: float | None  # mean score, or None without scores
     latency: float | None  # mean seconds of an answer, or None without latencies
     # its mean cost minus the best constant's; None for itself
     difference: Difference | None
     seconds: float  # mean time to fit and decide
-    found: list[dict[str, Any]]  # parameters that its search found, per split
+    search_params: list[dict[str, Any]]  # parameters that its search found, per split
     rows: int  # rows compared over all splits
     n_groups: int  # distinct queries or groups among them
     identical: bool  # whether it made the best constant's choices throughout
@@ -540,7 +544,7 @@ class Row:
         fields = {
             "method": self.key,
             "label": self.label,
-            "what": self.what,
+            "what": self.description,
             "mean_cost": self.mean,
             "costs": self.costs,
             "shares": self.shares,
@@ -548,14 +552,14 @@ class Row:
             "recall": as_python(self.recall, finite=True),
             "balanced_cost": self.balanced,
             "worst_recall": self.worst_recall,
-            "shuffled_control": self.control,
+            "shuffled_control": self.shuffled_loss,
             "price": self.price,
             "accuracy": self.accuracy,
             "latency": self.latency,
             "minus_constant": self.difference,
             "verdict": self.verdict,
             "seconds": self.seconds,
-            "found": self.found,
+            "found": self.search_params,
             "rows": self.rows,
             "units": self.n_groups,
         }
@@ -703,7 +707,7 @@ class Comparison:
         return as_frame(self.methods, library or default_library())
 
     def __repr__(self) -> str:
-        return f"Comparison({counted(len(self.rows), 'method')})\n{self.verdict.sentence}"
+        return f"Comparison({count_noun(len(self.rows), 'method')})\n{self.verdict.sentence}"
 
     def _repr_html_(self) -> str:
         lines = []
@@ -718,7 +722,7 @@ class Comparison:
                     "headroom_captured": method["headroom_captured"],
                 }
             )
-        title = f"{self.n_rows:,} rows, {counted(self.n_splits, 'split')}"
+        title = f"{self.n_rows:,} rows, {count_noun(self.n_splits, 'split')}"
         return html_table(title, lines, [self.verdict.sentence])
 
     def document(self, title: str = "Comparison of routers") -> Document:
@@ -752,7 +756,7 @@ class Comparison:
             "oracle_loss": self.oracle,
             "headroom": self.headroom,
             "headroom_captured": self.captured(row),
-            "shuffled_control": row.control,
+            "shuffled_control": row.shuffled_loss,
             "shares": row.shares.tolist(),
             "oracle_shares": self.oracle_shares.tolist(),
             "recall": as_python(row.recall, finite=True),
@@ -769,7 +773,7 @@ class Comparison:
         if self.table is not None:
             fingerprint = self.table.fingerprint()
         split = (
-            f"{counted(self.n_splits, 'split')}, {self.n_train:,.0f} rows to train on and "
+            f"{count_noun(self.n_splits, 'split')}, {self.n_train:,.0f} rows to train on and "
             f"{self.n_test:,.0f} to test on"
         )
         names = self.expert_names
@@ -860,7 +864,7 @@ def compare(
     splits = task_splits(task, n_splits, test_size, time, random_state)
     n_folds = possible_folds(task, search.cv, splits=splits)
     rows, text_kind = task_rows(task, text)
-    if methods and any(method.reads for method in available_methods):
+    if methods and any(method.reads_answers for method in available_methods):
         require_scores(task.table, "methods")
         checked_answers(task.table)
     notes = filter(None, [task.left_out, fewer_folds(search.cv, n_folds, task)])
@@ -921,7 +925,7 @@ def compare_methods(
     splits, not_compared = _comparable_splits(costs, splits)
     reads_answers = rows.readable(splits)
     if not reads_answers:
-        methods = [method for method in methods if not method.reads]
+        methods = [method for method in methods if not method.reads_answers]
     steps = ProgressSteps(progress or _no_progress, len(methods), len(splits))
     steps.begin()
     runs = []
@@ -1284,18 +1288,18 @@ def _row(
     return Row(
         key=key,
         label=method.label,
-        what=method.what,
+        description=method.description,
         costs=finished.stacked(lambda split: split.result.level(key).mean()),
         shares=finished.mean(lambda split: split.shares(key)),
         recall=_mean_known_recall(finished.stacked(lambda split: split.recall(key))),
         balanced=_balanced_loss(finished, key),
-        control=float(finished.mean(lambda split: split.shuffled_control(key))),
+        shuffled_loss=float(finished.mean(lambda split: split.shuffled_control(key))),
         price=dollars,
         accuracy=_mean_if_known(split_means, "accuracy"),
         latency=_mean_if_known(split_means, "seconds"),
         difference=differences.get(key),
         seconds=float(finished.mean(lambda split: split.result.choices[key].seconds)),
-        found=[choice.found for choice in choices],
+        search_params=[choice.search_params for choice in choices],
         rows=n_rows,
         n_groups=n_groups,
         identical=all(split.result.same(key, "constant") for split in finished),
@@ -1350,7 +1354,7 @@ def _row_of_verdict(rows: Sequence[Row]) -> Row:
         if row.key == "tune":
             return row
     learned = rows[1:] or rows
-    return learned[first_least([row.mean for row in learned])]
+    return learned[first_smallest([row.mean for row in learned])]
 
 
 def _mean_baselines(
@@ -1402,7 +1406,7 @@ def _verdict(
         dollars_per_1000 = 1000 * (chosen.price - constant.price)
     difference = chosen.difference or Difference(0.0, 0.0, 0.0)
     # The expert that is the best constant in most splits; the first one, if several are.
-    expert = int(cheapest_of(-constant.shares[None])[0])
+    expert = int(cheapest_known(-constant.shares[None])[0])
     return metrics.Verdict(
         estimate=difference.estimate,
         low=difference.low,
@@ -1416,9 +1420,9 @@ def _verdict(
         n_candidates=n_methods,
         n_rows=chosen.rows,
         n_groups=chosen.n_groups,
-        counted=compared.counted,
+        unit=compared.unit,
         n_splits=n_splits,
         identical=chosen.identical,
         dollars_per_1000=dollars_per_1000,
-        notes=(splits, f"{counted(n_methods, 'method')} compared"),
+        notes=(splits, f"{count_noun(n_methods, 'method')} compared"),
     )

@@ -37,16 +37,16 @@ class JudgedRows:
     chosen: IntArray
     task: Task
     # the table before rows that the router was trained on were left out; None if none were
-    given: OutcomeTable | None = None
-    seen_left_out: int = 0  # number of these rows
+    full_table: OutcomeTable | None = None
+    n_seen_left_out: int = 0  # number of these rows
     run: CascadeRun | None = None  # what a cascade does with the rows; None for another router
 
     @property
     def table(self) -> OutcomeTable:
         """The table before rows were left out that the router was trained on."""
-        if self.given is None:
+        if self.full_table is None:
             return self.task.table
-        return self.given
+        return self.full_table
 
     @property
     def outcomes(self) -> Outcomes:
@@ -65,7 +65,7 @@ class JudgedRows:
             self.chosen,
             self.router.expert_names,
             self.task.groups,
-            self.task.counted,
+            self.task.unit,
             confidence,
             seed,
             self._best_at_fit(),
@@ -95,7 +95,7 @@ class JudgedRows:
     def overlap(self) -> dict[str, Any]:
         """Whether the router was fitted on these rows, and how many of their queries."""
         features = first_columns(self.X, self.router.n_features)
-        return training_overlap(self.router, self.table, self.costs, features, self.seen_left_out)
+        return training_overlap(self.router, self.table, self.costs, features, self.n_seen_left_out)
 
 
 def document_header(

@@ -95,14 +95,14 @@ class ComparedChoices:
     chosen: IntArray  # (n,) experts; of a cascade, the column behind those of the experts
     expert_names: Sequence[str]
     groups: IntArray  # (n,) rows of one group count once in an interval
-    counted: str  # what a group is: "row", "query" or "group"
+    unit: str  # what a group is: "row", "query" or "group"
     confidence: float  # of the intervals
     seed: int  # of the intervals
 
     @property
     def is_cascade(self) -> bool:
         """Whether the last column of the outcomes is a cascade."""
-        return self.outcomes.given is not None
+        return self.outcomes.answering_expert is not None
 
     @property
     def answering(self) -> IntArray:
@@ -131,7 +131,7 @@ def routing_figures(
     chosen: IntArray,
     expert_names: Sequence[str],
     groups: IntArray | None = None,
-    counted: str = "query",
+    unit: str = "query",
     confidence: float = 0.95,
     seed: int = 0,
     fitted: int | None = None,
@@ -148,7 +148,7 @@ def routing_figures(
     chosen : (n_samples,) column that the router chose in each row
     expert_names : names of the experts
     groups : (n_samples,) rows of one group count once in the interval; None if each row counts
-    counted : what a group is, for sentences: "query" or "group"
+    unit : what a group is, for sentences: "query" or "group"
     confidence : confidence of the intervals
     seed : seed of the intervals
     fitted : index of the best expert of the rows that the router was fitted on; None if it is not known
@@ -161,11 +161,11 @@ def routing_figures(
     """
     if groups is None:
         groups = np.arange(len(chosen))
-        counted = "row"
+        unit = "row"
     common = common_rows(outcomes.costs, chosen)
     rows = common.rows
     compared = ComparedChoices(
-        outcomes.take(rows), chosen[rows], expert_names, groups[rows], counted, confidence, seed
+        outcomes.take(rows), chosen[rows], expert_names, groups[rows], unit, confidence, seed
     )
     figures = summary(outcomes.experts.costs, outcomes.answering(chosen), missing="skip")
     figures = _with_ties_decided(figures, compared)
@@ -249,7 +249,7 @@ def _verdict(
         constant,
         compared.expert_names,
         groups=compared.groups,
-        counted=compared.counted,
+        unit=compared.unit,
         confidence=compared.confidence,
         random_state=compared.seed,
         dollars=prices.router_minus_constant,

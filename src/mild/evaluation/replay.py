@@ -20,7 +20,7 @@ from mild.core.arrays import (
     first_columns,
     invalid,
 )
-from mild.errors import counted, listed
+from mild.errors import count_noun, listed
 from mild.evaluation.off_policy import (
     ENOUGH_CHANGED,
     LoggedAnswers,
@@ -195,7 +195,7 @@ def replay_rows(
     overlap = {
         **measure_overlap(rows.draws(), target, router.expert_names),
         **rows.changes(),
-        "unknown": [name for name in rows.drawn if name not in router.expert_names],
+        "unknown": [name for name in rows.draw_counts if name not in router.expert_names],
     }
     estimates: dict[str, dict[str, Any]] = {}
     cost_difference = None
@@ -224,9 +224,9 @@ def replay_rows(
 
 def _new_probabilities(rows: Rows, router: Router, explore: float) -> FloatArray:
     """Return the probability (E, n_experts) with which the new router would draw each expert."""
-    n_draws = rows.wanted.size
+    n_draws = rows.new_choice.size
     probabilities = np.full((n_draws, router.n_experts), explore / router.n_experts)
-    probabilities[np.arange(n_draws), rows.wanted] += 1 - explore
+    probabilities[np.arange(n_draws), rows.new_choice] += 1 - explore
     return probabilities
 
 
@@ -255,21 +255,21 @@ def _replay_verdict(
         n_rows=n_rows,
         n_groups=overlap["draws"],
         reason=reason,
-        told=sentence,
+        fixed_sentence=sentence,
     )
 
 
 def _expert_shares(rows: Rows, router: Router, target: FloatArray) -> dict[str, dict[str, float]]:
     """Return, by name, how often each expert was drawn, and how often the new router would draw it."""
-    n_drawn = max(sum(rows.drawn.values()), 1)
+    n_drawn = max(sum(rows.draw_counts.values()), 1)
     new_shares = dict.fromkeys(router.expert_names, 0.0)
     if len(target):
         means = target.mean(axis=0).tolist()
         new_shares = dict(zip(router.expert_names, means, strict=True))
     shares = {}
-    for name in dict.fromkeys([*router.expert_names, *rows.drawn]):
+    for name in dict.fromkeys([*router.expert_names, *rows.draw_counts]):
         shares[name] = {
-            "logged": rows.drawn.get(name, 0) / n_drawn,
+            "logged": rows.draw_counts.get(name, 0) / n_drawn,
             "new": new_shares.get(name, 0.0),
         }
     return shares
@@ -355,8 +355,8 @@ class Rows:
     chosen: IntArray  # (E,) expert that was drawn; -1 if the new router does not know it
     propensity: FloatArray
     preferred: BoolArray  # (E,) whether the serving router would draw it without exploration
-    wanted: IntArray  # (E,) what the new router would choose
-    drawn: dict[str, int]  # how often each expert was drawn, by name
+    new_choice: IntArray  # (E,) what the new router would choose
+    draw_counts: dict[str, int]  # how often each expert was drawn, by name
     features: FloatArray  # (n, d) float32 for the cost model
     dollars: FloatArray  # (n,)
     failed: FloatArray
@@ -371,8 +371,8 @@ class Rows:
             chosen=self.chosen[draws],
             propensity=self.propensity[draws],
             preferred=self.preferred[draws],
-            wanted=self.wanted[draws],
-            drawn=self.drawn,
+            new_choice=self.new_choice[draws],
+            draw_counts=self.draw_counts,
             features=self.features[rows],
             dollars=self.dollars[rows],
             failed=self.failed[rows],
@@ -383,9 +383,9 @@ class Rows:
     @classmethod
     def joined(cls, blocks: Sequence[Rows]) -> Rows:
         """The rows of one or more blocks, in their order."""
-        drawn: Counter[str] = Counter()
+        draw_counts: Counter[str] = Counter()
         for block in blocks:
-            drawn.update(block.drawn)
+            draw_counts.update(block.draw_counts)
 
         def join(name: str) -> Any:
             return np.concatenate([getattr(block, name) for block in blocks])
@@ -395,8 +395,8 @@ class Rows:
             chosen=join("chosen"),
             propensity=join("propensity"),
             preferred=join("preferred"),
-            wanted=join("wanted"),
-            drawn=dict(drawn),
+            new_choice=join("new_choice"),
+            draw_counts=dict(draw_counts),
             features=join("features"),
             dollars=join("dollars"),
             failed=join("failed"),
@@ -414,8 +414,8 @@ class Rows:
             chosen=no_index,
             propensity=no_number,
             preferred=np.empty(0, bool),
-            wanted=no_index,
-            drawn={},
+            new_choice=no_index,
+            draw_counts={},
             features=np.empty((0, 1), np.float32),
             dollars=no_number,
             failed=no_number,
@@ -455,7 +455,7 @@ class Rows:
 
     def changes(self) -> dict[str, Any]:
         """Return how many draws the new router would decide differently, and how many show the result."""
-        same = self.chosen == self.wanted
+        same = self.chosen == self.new_choice
         is_changed = ~same[self.preferred]
         changed_share = None
         if is_changed.size:
@@ -491,14 +491,14 @@ def _decided_block(
     features = np.column_stack([model_features, scores]).astype(np.float32)
     expert_index = {name: index for index, name in enumerate(router.expert_names)}
     draws = [row for row in block if row.decides]
-    drawn = Counter(row.chosen for row in draws)
+    draw_counts = Counter(row.chosen for row in draws)
     return Rows(
         episode=_column(block, "episode", np.intp),
         chosen=np.array([expert_index.get(row.chosen, -1) for row in draws], np.intp),
         propensity=_column(draws, "propensity", float),
         preferred=_column(draws, "preferred", bool),
-        wanted=router.predict(X)[_column(block, "decides", bool)],
-        drawn=dict(drawn),
+        new_choice=router.predict(X)[_column(block, "decides", bool)],
+        draw_counts=dict(draw_counts),
         features=features,
         dollars=_column(block, "dollars", float),
         failed=_column(block, "failed", float),
@@ -578,7 +578,7 @@ def _too_few_changed_draws(overlap: Mapping[str, Any]) -> ReplayJudgement:
     return _not_clear(
         "too_few",
         f"too few draws. The new router decides {100 * overlap['changed']:.1f} % of the requests "
-        f"differently, and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what "
+        f"differently, and only {count_noun(overlap['changed_draws'], 'draw shows', 'draws show')} what "
         f"that costs ({ENOUGH_CHANGED} are needed). Explore more or longer.",
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.threads import thread_count
-from mild.errors import ArtifactError, InvalidInputError, counted
+from mild.errors import ArtifactError, InvalidInputError, count_noun
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import Ids, Tokens, batches_by_length, import_extra, padded
 
@@ -131,7 +131,7 @@ class OnnxFeatures(EmbeddingFeatures):
         if not is_one_per_text or width not in (0, vectors.shape[1]):
             raise ArtifactError(
                 f"{ENCODER_FILE} must give {width or 'as many'} numbers per text; got shape "
-                f"{vectors.shape} for {counted(len(ids), 'text')}."
+                f"{vectors.shape} for {count_noun(len(ids), 'text')}."
             )
         if not np.isfinite(vectors).all():
             raise ArtifactError(
@@ -164,6 +164,6 @@ def _open_session(content: bytes) -> Any:
     if names != sorted(INPUTS) or len(session.get_outputs()) != 1:
         raise ArtifactError(
             f"{ENCODER_FILE} must have the inputs {' and '.join(INPUTS)} and one output; got "
-            f"{', '.join(names)} and {counted(len(session.get_outputs()), 'output')}."
+            f"{', '.join(names)} and {count_noun(len(session.get_outputs()), 'output')}."
         )
     return session

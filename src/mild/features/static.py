@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 
 from mild.core.long_texts import FIRST, LAST, shorten
-from mild.errors import ArtifactError, DataFileError, MissingExtraError, counted, install_hint
+from mild.errors import ArtifactError, DataFileError, MissingExtraError, count_noun, install_hint
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
     file_digest,
@@ -236,7 +236,7 @@ def read_tokenizer(content: bytes, n_tokens: int) -> tuple[Any, int | None]:
     tokenizer = open_tokenizer(content, "static features", "static")
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= n_tokens:
-        n_allowed = counted(n_tokens, "token")
+        n_allowed = count_noun(n_tokens, "token")
         raise DataFileError(
             f"the tokenizer must have at most {n_allowed} of the table; got token {largest}."
         )

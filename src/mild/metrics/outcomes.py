@@ -12,7 +12,7 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import (
     ROUNDING,
     best_first,
-    cheapest_of,
+    cheapest_known,
     expert_ranks,
     mean_known_costs,
     rounded,
@@ -41,28 +41,28 @@ class Outcomes:
     latencies: FloatArray | None = None  # seconds
     ranks: IntArray | None = None  # (n_experts,) which decide ties; None where indices do
     # (n_samples,) expert whose answer is given, where the last column is a cascade and no expert
-    given: IntArray | None = None
+    answering_expert: IntArray | None = None
     asked: BoolArray | None = None  # (n_samples, n_experts) which experts that cascade asks
 
     @property
     def experts(self) -> Outcomes:
         """The outcomes without the column of a cascade."""
-        if self.given is None:
+        if self.answering_expert is None:
             return self
-        return replace(self._indexed(np.s_[:, :-1]), given=None, asked=None)
+        return replace(self._indexed(np.s_[:, :-1]), answering_expert=None, asked=None)
 
     def answering(self, chosen: IntArray) -> IntArray:
         """Return the expert (n_samples,) whose answer is given: the chosen one, or that of a cascade."""
-        if self.given is None:
+        if self.answering_expert is None:
             return chosen
         cascade = self.costs.shape[1] - 1
-        return np.where(chosen == cascade, self.given, chosen)
+        return np.where(chosen == cascade, self.answering_expert, chosen)
 
     def take(self, rows: Any) -> Outcomes:
         """Return the outcomes of some of the rows."""
-        given = _index_known(self.given, rows)
+        answering_expert = _index_known(self.answering_expert, rows)
         asked = _index_known(self.asked, rows)
-        return replace(self._indexed(rows), given=given, asked=asked)
+        return replace(self._indexed(rows), answering_expert=answering_expert, asked=asked)
 
     def _indexed(self, index: Any) -> Outcomes:
         """Return the outcomes with costs, scores, prices and latencies indexed by ``index``."""
@@ -104,7 +104,7 @@ class Outcomes:
 
     def least(self, values: FloatArray, prices: FloatArray | None = None) -> IntArray:
         """Return the expert (n,) of the least value per row (n, n_experts); ties go by price, then rank."""
-        return cheapest_of(values, prices=prices, ranks=self.ranks, tolerance=ROUNDING)
+        return cheapest_known(values, prices=prices, ranks=self.ranks, tolerance=ROUNDING)
 
     def means(self, chosen: IntArray) -> Figures:
         """Return mean loss, accuracy, dollars per 1,000 inputs and seconds of choices (n_samples,).

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_labels, invalid
-from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
+from mild.core.costs import ROUNDING, cheapest_known, mean_known_costs
 from mild.errors import check_arguments
 from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
 
@@ -124,7 +124,7 @@ def balanced_deferral_loss(
     is_unknown = np.isnan(costs_of_choices)
     weights = np.where(is_unknown, 0.0, row_weights(sample_weight, len(array)))
     if best is None:
-        best = cheapest_of(array)
+        best = cheapest_known(array)
     group_weights = np.bincount(best, weights)
     group_costs = np.bincount(best, weights * np.nan_to_num(costs_of_choices))
     has_rows = group_weights > 0
@@ -181,7 +181,7 @@ def best_constant(
     """
     losses = constant_losses(costs, sample_weight)
     # Means that differ by rounding tie: which is less would depend on the processor.
-    expert = int(cheapest_of(losses[None], ranks=ranks, tolerance=ROUNDING)[0])
+    expert = int(cheapest_known(losses[None], ranks=ranks, tolerance=ROUNDING)[0])
     return BestConstant(expert, float(losses[expert]))
 
 
@@ -285,7 +285,7 @@ def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray
     array([0.25, 0.75])
     """
     array = evaluated_costs(costs)
-    return expert_shares(cheapest_of(array), array.shape[1], sample_weight)
+    return expert_shares(cheapest_known(array), array.shape[1], sample_weight)
 
 
 def share_entropy(shares: ArrayLike) -> float:
@@ -347,7 +347,7 @@ def expert_recall(
     experts = check_labels(chosen, (n_samples, n_experts), "chosen")
     weights = row_weights(sample_weight, n_samples)
     if best is None:
-        best = cheapest_of(array)
+        best = cheapest_known(array)
     mass = np.bincount(best, weights, minlength=n_experts)
     hits = np.bincount(best, weights * (best == experts), minlength=n_experts)
     return np.divide(hits, mass, out=np.full(n_experts, np.nan), where=mass > 0)

@@ -15,7 +15,7 @@ from mild.core.arrays import (
     float_matrix,
     invalid,
 )
-from mild.errors import check_option, counted
+from mild.errors import check_option, count_noun
 
 
 def evaluated_costs(costs: ArrayLike) -> FloatArray:
@@ -68,7 +68,7 @@ def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
         raise invalid(
             "costs",
             f"must be known for the chosen expert of every row; {n_unknown} of "
-            f"{counted(len(known), 'row')} chose an expert that was never asked there. Ask it, or pass "
+            f"{count_noun(len(known), 'row')} chose an expert that was never asked there. Ask it, or pass "
             f"missing='skip' to average over the other rows.",
         )
     if not known.any():

@@ -22,7 +22,7 @@ from mild.metrics.outcomes import all_priced
 from mild.money import amounts, decimals, plain_number
 
 
-class AskedFigure(NamedTuple):
+class LimitedFigure(NamedTuple):
     """A figure for which a target can be set."""
 
     attribute: str  # of ``TargetVerdict``
@@ -31,10 +31,10 @@ class AskedFigure(NamedTuple):
 
 
 #: Figures by the name of the target.
-ASKED = {
-    "keep_quality": AskedFigure("quality_kept", "quality kept", 1),
-    "max_quality_loss": AskedFigure("quality_loss", "quality loss", -1),
-    "max_dollars": AskedFigure("dollars_per_1000", "dollars per 1,000 queries", -1),
+LIMITED_FIGURES = {
+    "keep_quality": LimitedFigure("quality_kept", "quality kept", 1),
+    "max_quality_loss": LimitedFigure("quality_loss", "quality loss", -1),
+    "max_dollars": LimitedFigure("dollars_per_1000", "dollars per 1,000 queries", -1),
 }
 #: Figures of a ``TargetVerdict`` that have an interval.
 FIGURES = ("quality_kept", "quality_loss", "dollars_per_1000", "dollars_saved", "reference_share")
@@ -59,7 +59,7 @@ class TargetVerdict:
 
     Attributes
     ----------
-    asked : targets by name, such as ``{"keep_quality": 0.95}``
+    limits : targets by name, such as ``{"keep_quality": 0.95}``
     reference : name of the expert
     quality_kept : mean quality of the router over that of the reference; None if the latter is 0
     quality_loss : mean quality of the reference minus that of the router
@@ -73,7 +73,7 @@ class TargetVerdict:
     judged_on : what the rows are called in the sentence
     """
 
-    asked: Mapping[str, float]
+    limits: Mapping[str, float]
     reference: str
     quality_kept: Interval | None
     quality_loss: Interval
@@ -96,10 +96,10 @@ class TargetVerdict:
 
     def spare(self, name: str) -> Margin | None:
         """Return by how much a target is met, None if the figure is not known."""
-        attribute, _, sign = ASKED[name]
+        attribute, _, sign = LIMITED_FIGURES[name]
         figure: Interval | None = getattr(self, attribute)
         if figure is not None:
-            limit = self.asked[name]
+            limit = self.limits[name]
             ends = (sign * (figure.low - limit), sign * (figure.high - limit))
             return Margin(sign * (figure.estimate - limit), min(ends), max(ends))
         if name == "keep_quality":
@@ -111,7 +111,7 @@ class TargetVerdict:
     def certain(self) -> bool:
         """Whether few rows suffice: if all choices are the reference, any rows show the same quality."""
         quality_targets = {"keep_quality", "max_quality_loss"}
-        return self.reference_share.low == 1 and set(self.asked) <= quality_targets
+        return self.reference_share.low == 1 and set(self.limits) <= quality_targets
 
     @property
     def met(self) -> bool | None:
@@ -119,7 +119,7 @@ class TargetVerdict:
         margins = self._known_margins()
         if any(margin.estimate < -OUTCOMES for margin in margins.values()):
             return False
-        if len(margins) < len(self.asked):
+        if len(margins) < len(self.limits):
             return None
         return True
 
@@ -134,13 +134,13 @@ class TargetVerdict:
                 # This target is missed by the whole interval, which settles the answer.
                 return []
             if margin.low < -OUTCOMES:
-                names.append(ASKED[name].name)
+                names.append(LIMITED_FIGURES[name].name)
         return names
 
     def _known_margins(self) -> dict[str, Margin]:
         """Return the margins of the targets whose figures are known, by the name of the target."""
         margins = {}
-        for name in self.asked:
+        for name in self.limits:
             margin = self.spare(name)
             if margin is not None:
                 margins[name] = margin
@@ -163,10 +163,10 @@ class TargetVerdict:
             level = f"{100 * self.quality_loss.confidence:g} % interval "
             share = _percent_words(self.quality_kept, before_interval=level)
             words = f"{verb} {share} of the quality of {self.reference}"
-        if "max_quality_loss" in self.asked:
+        if "max_quality_loss" in self.limits:
             loss = self.quality_loss
-            limits = f"{decimals(loss.low)} to {decimals(loss.high)}"
-            words += f", a loss of {decimals(loss.estimate)} ({limits})"
+            bounds = f"{decimals(loss.low)} to {decimals(loss.high)}"
+            words += f", a loss of {decimals(loss.estimate)} ({bounds})"
         return words
 
     def _dollar_words(self) -> str:
@@ -174,15 +174,15 @@ class TargetVerdict:
         clauses = []
         if self.dollars_saved is not None:
             clauses.append(_saved_words(self.dollars_saved))
-        if self.dollars_per_1000 is not None and "max_dollars" in self.asked:
+        if self.dollars_per_1000 is not None and "max_dollars" in self.limits:
             start = "at" if clauses else "costs"
             clauses.append(f"{start} {_price_words(self.dollars_per_1000)}")
         return ", ".join(clauses)
 
     @property
-    def asked_words(self) -> str:
+    def limits_in_words(self) -> str:
         """The targets, as part of a sentence."""
-        words = ", ".join(f"{name} {plain_number(value)}" for name, value in self.asked.items())
+        words = ", ".join(f"{name} {plain_number(value)}" for name, value in self.limits.items())
         if self.guarantee is None:
             return words
         return f"{words} with probability {self.guarantee:g}"
@@ -191,7 +191,7 @@ class TargetVerdict:
         """Return fields ready for JSON; None for what is not known."""
         figures = {name: _interval_fields(getattr(self, name)) for name in FIGURES}
         return {
-            "asked": dict(self.asked),
+            "asked": dict(self.limits),
             "guarantee": self.guarantee,
             "certified": self.certified,
             "reference": self.reference,
@@ -301,7 +301,7 @@ class ReferenceComparison:
 
     def judge(
         self,
-        asked: Mapping[str, float],
+        limits: Mapping[str, float],
         *,
         guarantee: float | None = None,
         certified: bool | None = None,
@@ -311,8 +311,8 @@ class ReferenceComparison:
 
         Parameters
         ----------
-        asked : mapping of str to float
-            Targets by name. Names that are not in ``ASKED`` are ignored.
+        limits : mapping of str to float
+            Targets by name. Names that are not in ``LIMITED_FIGURES`` are ignored.
         guarantee : float, default=None
             Probability with which the targets must be met. None if there is no such requirement.
         certified : bool, default=None
@@ -330,9 +330,9 @@ class ReferenceComparison:
         if np.isnan(quality.means).any():
             return None
         dollars = self._dollars()
-        known_targets = {name: asked[name] for name in ASKED if name in asked}
+        known_targets = {name: limits[name] for name in LIMITED_FIGURES if name in limits}
         return TargetVerdict(
-            asked=known_targets,
+            limits=known_targets,
             reference=self.reference_name,
             quality_kept=self._ratio_interval(quality),
             quality_loss=self._interval(quality.reference - quality.settings),
@@ -449,7 +449,7 @@ def target_of_choices(
     chosen: IntArray,
     reference: int,
     expert_names: Sequence[str],
-    asked: Mapping[str, float],
+    limits: Mapping[str, float],
     *,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
@@ -473,8 +473,8 @@ def target_of_choices(
         Index of the expert to compare with.
     expert_names : sequence of str
         Names of the experts.
-    asked : mapping of str to float
-        Targets by name. Names that are not in ``ASKED`` are ignored.
+    limits : mapping of str to float
+        Targets by name. Names that are not in ``LIMITED_FIGURES`` are ignored.
     groups : array of shape (n_samples,), default=None
         Labels; rows of one group count as one observation in the intervals. None if every row counts.
     sample_weight : array of shape (n_samples,), default=None
@@ -507,4 +507,4 @@ def target_of_choices(
         confidence=confidence,
         random_state=random_state,
     )
-    return comparison.judge(asked)
+    return comparison.judge(limits)

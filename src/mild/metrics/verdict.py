@@ -17,15 +17,14 @@ from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import OUTCOMES
-from mild.errors import check_option
-from mild.errors import counted as counted_words
+from mild.errors import check_option, count_noun
 from mild.metrics.intervals import difference_intervals, linearised_rows
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
 from mild.metrics.target_verdict import TargetVerdict
 from mild.money import amount, decimals
 
 #: What counts as one observation in the interval, singular and plural.
-COUNTED = {"row": "rows", "query": "distinct queries", "group": "groups"}
+UNITS = {"row": "rows", "query": "distinct queries", "group": "groups"}
 
 #: Splits from which on an interval over splits is about as narrow as the rows allow.
 ENOUGH_SPLITS = 5
@@ -61,14 +60,14 @@ class Verdict:
     n_candidates : routers from which this one was chosen
     n_rows : rows judged
     n_groups : groups of rows, which count as one observation each; without groups that of rows
-    counted : what a group is: "row", "query" (all rows with the same query) or "group"
+    unit : what a group is: "row", "query" (all rows with the same query) or "group"
     n_splits : splits over which the interval was taken; 1 for an interval over groups
     identical : whether the router always chose the constant
     dollars_per_1000 : price of the router minus that of the constant, per 1,000 inputs; None if unknown
     left_out : sentence about rows that were left out or that differ; None if there are none
     notes : remarks about the interval, for the sentence
     target : whether the router meets its target; None without a target
-    told : a sentence to use in place of the one that is made from the figures; None if there is none
+    fixed_sentence : a sentence in place of the one that is made from the figures, or None
 
     Examples
     --------
@@ -92,17 +91,17 @@ of the difference -0.0300 to -0.0100, 500 rows).
     router_cost: float | None = None
     constant_cost: float | None = None
     n_candidates: int = 1
-    counted: str = "row"
+    unit: str = "row"
     n_splits: int = 1
     identical: bool = False
     dollars_per_1000: float | None = None
     left_out: str | None = None
     notes: tuple[str, ...] = ()
     target: TargetVerdict | None = None
-    told: str | None = None
+    fixed_sentence: str | None = None
 
     def __post_init__(self) -> None:
-        check_option("counted", self.counted, tuple(COUNTED))
+        check_option("unit", self.unit, tuple(UNITS))
         # A difference of equal costs may be a little below 0, by rounding.
         size = max(abs(self.router_cost or 0.0), abs(self.constant_cost or 0.0))
         for name in ("estimate", "low", "high"):
@@ -171,8 +170,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        if self.told is not None:
-            return self.told
+        if self.fixed_sentence is not None:
+            return self.fixed_sentence
         if self.target is not None:
             return self._target_sentence(self.target)
         if math.isnan(self.estimate):
@@ -189,7 +188,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
     def _unknown_sentence(self) -> str:
         """The verdict where too few costs are known for a difference."""
         return (
-            f"{STARTS[None]}: too few {COUNTED[self.counted]} ({self.n_groups}) have a known cost for "
+            f"{STARTS[None]}: too few {UNITS[self.unit]} ({self.n_groups}) have a known cost for "
             f"{self.router}'s choice and for always {self.constant} (at least {FEWEST_GROUPS} are "
             "needed)."
         )
@@ -230,7 +229,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
         """Return whether the target is met, what the router does, and on which rows."""
         basis = ", ".join([self._judged, *self.notes])
         words = f"{self.headline}: {self.router} {target.words}"
-        words += f" ({basis}; asked for: {target.asked_words})"
+        words += f" ({basis}; asked for: {target.limits_in_words})"
         if self._too_few and target.certified is None:
             return f"{words}; {self._groups_are} too few to be certain."
         if not target.open:
@@ -241,8 +240,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
     @property
     def _judged(self) -> str:
         """The rows that were judged, such as "500 rows of 400 distinct queries"."""
-        rows = counted_words(self.n_rows, "row")
-        if self.counted == "group":
+        rows = count_noun(self.n_rows, "row")
+        if self.unit == "group":
             return f"{rows} in {self._count(self.n_groups)}"
         if self.n_groups != self.n_rows:
             return f"{rows} of {self._count(self.n_groups)}"
@@ -276,16 +275,14 @@ of the difference -0.0300 to -0.0100, 500 rows).
         return f"{self._count(self.n_groups)} {verb}"
 
     def _count(self, number: int) -> str:
-        return counted_words(number, self.counted, COUNTED[self.counted])
+        return count_noun(number, self.unit, UNITS[self.unit])
 
-    def named(self, constant: str, counted: str = "row", dollars: float | None = None) -> Verdict:
+    def named(self, constant: str, unit: str = "row", dollars: float | None = None) -> Verdict:
         """Return the verdict with the name of the constant, what a group is, and the price difference.
 
         ``dollars`` is the mean price of the router minus that of the constant.
         """
-        return replace(
-            self, constant=constant, counted=counted, dollars_per_1000=_per_1000(dollars)
-        )
+        return replace(self, constant=constant, unit=unit, dollars_per_1000=_per_1000(dollars))
 
     def __repr__(self) -> str:
         return self.sentence
@@ -338,7 +335,7 @@ def verdict_of_choices(
     expert_names: Sequence[str],
     *,
     groups: ArrayLike | None = None,
-    counted: str = "row",
+    unit: str = "row",
     confidence: float = 0.95,
     random_state: int = 0,
     dollars: float | None = None,
@@ -359,7 +356,7 @@ def verdict_of_choices(
         Names of the experts.
     groups : array of shape (n_samples,), default=None
         Labels; rows of one group count as one observation. None if every row counts.
-    counted : {"row", "query", "group"}, default="row"
+    unit : {"row", "query", "group"}, default="row"
         What a group is, for the sentence.
     confidence, random_state
         Of the interval.
@@ -393,7 +390,7 @@ def verdict_of_choices(
         constant_expert=expert,
         n_rows=n_rows,
         n_groups=n_groups,
-        counted=counted,
+        unit=unit,
         identical=bool((np.asarray(chosen) == expert).all()),
         dollars_per_1000=_per_1000(dollars),
     )

@@ -13,7 +13,7 @@ from torch import Tensor
 from mild.core import margins
 from mild.core.arrays import check_strength, invalid
 from mild.core.costs import ALL_REWARDS, STRENGTHS
-from mild.errors import check_option, counted
+from mild.errors import check_option, count_noun
 from mild.nn.tensors import (
     Vector,
     check_labels,
@@ -221,7 +221,7 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
         raise invalid(
             "costs",
             f"must be known for the chosen expert of every row; {n_unknown} of "
-            f"{counted(len(values), 'row')} chose an expert that was never asked there.",
+            f"{count_noun(len(values), 'row')} chose an expert that was never asked there.",
         )
     return values.mean()
 

@@ -25,7 +25,7 @@ class Labels:
 
     X: FloatArray  # (n, n_features)
     reference: FloatArray  # (m, n_features) features of the rows over which means are taken
-    known_errors: FloatArray  # (n, p) outcomes of the known experts, NaN where unknown
+    expert_errors: FloatArray  # (n, p) outcomes of the known experts, NaN where unknown
     known_costs: FloatArray  # (n, p)
     errors: FloatArray  # (n,) of the new expert
     costs: FloatArray  # (n,)
@@ -36,7 +36,7 @@ class Labels:
         return replace(
             self,
             X=self.X[rows],
-            known_errors=self.known_errors[rows],
+            expert_errors=self.expert_errors[rows],
             known_costs=self.known_costs[rows],
             errors=self.errors[rows],
             costs=self.costs[rows],
@@ -186,7 +186,7 @@ def _extended_heads(policy: PricedPolicy, labels: Labels) -> tuple[Policy, float
     """``extended`` for separate heads: the new error head is the nearest to a mixture of the others."""
     reference_errors = policy.expected_errors(labels.reference)
     weights, constant, deviation = mix(
-        policy.expected_errors(labels.X), reference_errors, labels.known_errors, labels.errors
+        policy.expected_errors(labels.X), reference_errors, labels.expert_errors, labels.errors
     )
     if policy.kind_of_error == "logistic":
         mixture = reference_errors @ weights + constant

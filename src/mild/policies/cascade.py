@@ -47,7 +47,7 @@ class CascadeRun(NamedTuple):
     """What a cascade does with n rows whose answers are known."""
 
     steps: list[list[int]]  # experts of each step of the cascade
-    step: IntArray  # (n,) number of the step whose answer is accepted, from 0
+    accepted_step: IntArray  # (n,) number of the step whose answer is accepted, from 0
     expert: IntArray  # (n,) expert whose answer is given
     probability: FloatArray  # (n,) that it is right, as the gate estimates
     asked: BoolArray  # (n, n_experts) which experts were asked
@@ -55,11 +55,11 @@ class CascadeRun(NamedTuple):
     is_second: BoolArray | None = None
     n_first: int = 0  # steps of the first cascade of a mix; those of the second one follow
 
-    def given(self, scores: FloatArray) -> FloatArray:
+    def answer_scores(self, scores: FloatArray) -> FloatArray:
         """Scores (n,) of the answers that are given, from the scores (n, n_experts) of all experts."""
         return scores[np.arange(len(scores)), self.expert]
 
-    def paid(self, prices: FloatArray) -> FloatArray:
+    def total_prices(self, prices: FloatArray) -> FloatArray:
         """Prices (n,) of all experts that were asked, from the prices (n, n_experts) of all."""
         return np.where(self.asked, prices, 0.0).sum(axis=1)
 
@@ -146,9 +146,9 @@ class AgreementTable:
         accuracy = sums.sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-300)
         return cls(answer_groups(codes), weight, sums, accuracy)._merged()
 
-    def of(self, places: Sequence[int]) -> AgreementTable:
-        """The table of some of the experts, by their places in it."""
-        columns = list(places)
+    def of_experts(self, positions: Sequence[int]) -> AgreementTable:
+        """The table of some of the experts, by their positions in it."""
+        columns = list(positions)
         is_known = (self.groups[:, columns] >= 0).all(axis=1)
         groups = answer_groups(self.groups[is_known][:, columns] - 1)
         sums = self.sums[is_known][:, columns]
@@ -162,7 +162,7 @@ class AgreementTable:
         totals = _sums_by_pattern(pattern_of_row, counts_and_sums)
         return replace(self, groups=self.groups[first_row], counts=totals[:, 0], sums=totals[:, 1:])
 
-    def like(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+    def same_agreement(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Rows (n,) of the table in which the same experts agree, and sums (n, k) of their scores."""
         groups = answer_groups(codes)
         _, pattern_of_row = _distinct_patterns(np.concatenate([self.groups, groups]))
@@ -180,7 +180,7 @@ class AgreementTable:
         expert that has no answer counts as one that says something else: ``before`` is then the expected
         score of that pattern. Each of the ``own_rows`` is left out of its own estimate.
         """
-        counts, sums = self.like(codes)
+        counts, sums = self.same_agreement(codes)
         if own_rows is not None:
             scores, weight = own_rows
             counts = counts - weight
@@ -311,7 +311,7 @@ class CascadePolicy(Policy, kind="cascade"):
         last_step = len(self.steps) - 1
         run = CascadeRun(
             self.steps,
-            step=np.full(n_rows, last_step),
+            accepted_step=np.full(n_rows, last_step),
             expert=np.full(n_rows, self.order[-1]),
             probability=np.zeros(n_rows),
             asked=np.zeros((n_rows, self.n_experts), bool),
@@ -347,7 +347,7 @@ class CascadePolicy(Policy, kind="cascade"):
             run.expert[rows] = expert
             run.probability[rows] = probability
             is_accepted = probability >= self.threshold
-            run.step[rows[is_accepted]] = number
+            run.accepted_step[rows[is_accepted]] = number
             rows = rows[~is_accepted]
 
     def first_steps(self, X: Any) -> IntArray:
@@ -423,7 +423,7 @@ class CascadePolicy(Policy, kind="cascade"):
 
     def _estimate_by_table(self, experts: tuple[int, ...], codes: IntArray, is_last: bool) -> Lead:
         """As ``_estimate``, by the agreement table."""
-        table = self.table.of([self.order.index(expert) for expert in experts])
+        table = self.table.of_experts([self.order.index(expert) for expert in experts])
         if not is_last:
             return table.leading(codes)
         last_position = np.full(len(codes), len(experts) - 1)
@@ -484,7 +484,7 @@ class CascadePolicy(Policy, kind="cascade"):
             left = [expert for expert in step if expert in experts]
             if left:
                 steps.append(left)
-        return replace(self, steps=steps, table=self.table.of(places))
+        return replace(self, steps=steps, table=self.table.of_experts(places))
 
     def with_experts(self, experts: IntArray) -> Policy:
         """The cascade of these experts; the direct policy where nobody is left to ask."""
@@ -501,7 +501,9 @@ class CascadePolicy(Policy, kind="cascade"):
         heads = self.heads
         if heads is not None:
             heads = heads.with_experts(experts)
-        return replace(self, steps=steps, table=self.table.of(places), direct=direct, heads=heads)
+        return replace(
+            self, steps=steps, table=self.table.of_experts(places), direct=direct, heads=heads
+        )
 
     @property
     def ranks(self) -> IntArray | None:

@@ -345,7 +345,9 @@ class MixPolicy(Policy, kind="mix"):
         n_first = len(first.steps)
         return CascadeRun(
             steps=[*first.steps, *second.steps],
-            step=_joined(is_second, of_first.step, n_first + of_second.step),
+            accepted_step=_joined(
+                is_second, of_first.accepted_step, n_first + of_second.accepted_step
+            ),
             expert=_joined(is_second, of_first.expert, of_second.expert),
             probability=_joined(is_second, of_first.probability, of_second.probability),
             asked=_joined(is_second, of_first.asked, of_second.asked),
@@ -471,7 +473,7 @@ def _as_cascade(policy: Policy, beside: CascadePolicy) -> CascadePolicy:
         )
     expert = policy.expert
     if expert in beside.order:
-        table = beside.table.of([beside.order.index(expert)])
+        table = beside.table.of_experts([beside.order.index(expert)])
     else:
         # Nothing is known of its answers. They are given whatever the table says.
         table = AgreementTable(np.ones((1, 1), np.intp), np.zeros(1), np.zeros((1, 1)), np.zeros(1))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mild.metrics.target_verdict import ASKED
+from mild.metrics.target_verdict import LIMITED_FIGURES
 from mild.money import amounts
 from mild.report.charts import IntervalMark, Span, interval_mark, zero_scale
 from mild.report.formatting import (
@@ -132,8 +132,8 @@ def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
     if not target:
         return []
     lines = []
-    for target_name, asked_figure in ASKED.items():
-        figure = target.get(asked_figure.attribute)
+    for target_name, limited_figure in LIMITED_FIGURES.items():
+        figure = target.get(limited_figure.attribute)
         limit = target["asked"].get(target_name)
         # The quality that is kept has a line even if it has no limit.
         has_line = limit is not None or target_name == "keep_quality"
@@ -143,7 +143,7 @@ def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
         if limit is not None:
             limit_text = _limit_words(target_name, limit)
         texts = _figure_texts(target_name, _span(figure))
-        lines.append(_target_line(asked_figure.name, texts, limit_text))
+        lines.append(_target_line(limited_figure.name, texts, limit_text))
     saved = target.get("dollars_saved")
     if saved is not None:
         texts = [percent(value) for value in _span(saved)]
@@ -163,7 +163,7 @@ def _span(figure: Mapping[str, Any]) -> Span:
 
 def _figure_text(target_name: str, value: float) -> str:
     """Return a figure as text: dollars, a loss of quality, or a share, by its target."""
-    attribute = ASKED[target_name].attribute
+    attribute = LIMITED_FIGURES[target_name].attribute
     if attribute == "dollars_per_1000":
         return dollars_text(value)
     if attribute == "quality_loss":
@@ -173,7 +173,7 @@ def _figure_text(target_name: str, value: float) -> str:
 
 def _figure_texts(target_name: str, span: Span) -> list[str]:
     """Return a figure and the ends of its interval as texts, with the digits of the figure."""
-    if ASKED[target_name].attribute == "dollars_per_1000":
+    if LIMITED_FIGURES[target_name].attribute == "dollars_per_1000":
         return [f"${text}".replace("$-", "−$") for text in amounts(span)]
     return [_figure_text(target_name, value) for value in span]
 
@@ -181,7 +181,7 @@ def _figure_texts(target_name: str, span: Span) -> list[str]:
 def _limit_words(target_name: str, limit: float) -> str:
     """Return the limit of a target as text, such as "at least 95 %"."""
     bound = "at most"
-    if ASKED[target_name].sign > 0:
+    if LIMITED_FIGURES[target_name].sign > 0:
         bound = "at least"
     return f"{bound} {_figure_text(target_name, limit)}"
 
@@ -220,15 +220,15 @@ def _target_bars(target: Mapping[str, Any], level: str) -> Iterator[VerdictBar]:
     ``level`` says in words which interval is drawn.
     """
     for target_name, limit in target["asked"].items():
-        asked_figure = ASKED[target_name]
-        figure = target[asked_figure.attribute]
+        limited_figure = LIMITED_FIGURES[target_name]
+        figure = target[limited_figure.attribute]
         if figure is None:
             continue
         estimate, low, high = _span(figure)
         from_limit = (estimate - limit, low - limit, high - limit)
         scale = zero_scale([from_limit], BAR_MARGIN)
         # Larger values are drawn to the right, so the better side depends on the figure.
-        higher_is_better = asked_figure.sign > 0
+        higher_is_better = limited_figure.sign > 0
         sides = ("better", "worse")
         hints = ("← met", "missed →")
         if higher_is_better:
@@ -238,7 +238,7 @@ def _target_bars(target: Mapping[str, Any], level: str) -> Iterator[VerdictBar]:
         ends = None
         if low != high:
             ends = (low_text, high_text)
-        title = asked_figure.name[:1].upper() + asked_figure.name[1:]
+        title = limited_figure.name[:1].upper() + limited_figure.name[1:]
         limit_text = _limit_words(target_name, limit)
         yield VerdictBar(
             zero=scale(0),
@@ -246,7 +246,7 @@ def _target_bars(target: Mapping[str, Any], level: str) -> Iterator[VerdictBar]:
             sides=sides,
             hints=hints,
             ends=ends,
-            text=f"{asked_figure.name} {text}",
+            text=f"{limited_figure.name} {text}",
             caption=f"{title}, {level}. The line is what was asked for: {limit_text}.",
         )
 

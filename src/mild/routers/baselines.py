@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from mild.core.arrays import FloatArray, IntArray, float_vector, invalid
-from mild.core.costs import cheapest_of
+from mild.core.costs import cheapest_known
 from mild.core.decisions import argmax_last
 from mild.errors import UnsupportedError, check_option
 from mild.metrics import common_constant, constant_losses, oracle_loss, oracle_shares
@@ -111,7 +111,7 @@ class OracleRouter(BaseRouter):
         """
         if costs is None:
             return super().predict(X)
-        return cheapest_of(self._check_costs(X, costs))
+        return cheapest_known(self._check_costs(X, costs))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return minus the mean over rows of the least cost.

@@ -32,7 +32,7 @@ from mild.core.arrays import (
     float_matrix,
     invalid,
 )
-from mild.core.rounding import OUTCOMES, first_least, tie_ranks
+from mild.core.rounding import OUTCOMES, first_smallest, tie_ranks
 from mild.errors import DegenerateDataWarning, check_constructor
 from mild.metrics.rows import row_weights
 from mild.policies import CascadePolicy, ConstantPolicy, Policy
@@ -349,7 +349,7 @@ class CascadeRouter(BaseRouter):
         losses = []
         for candidate in self.candidates_:
             losses.append(candidate.cost + price_weight * candidate.paid)
-        return self.policy_of(self.candidates_[first_least(losses)], price_weight)
+        return self.policy_of(self.candidates_[first_smallest(losses)], price_weight)
 
     def policy_of(
         self, candidate: CascadeCandidate, price_weight: float | None = None

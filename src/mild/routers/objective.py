@@ -22,7 +22,13 @@ from threadpoolctl import ThreadpoolController
 
 from mild.core import losses as by_label
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_margins
-from mild.core.costs import ALL_REWARDS, LABEL_TIES, label_of, mean_known_costs, rewards_of
+from mild.core.costs import (
+    ALL_REWARDS,
+    LABEL_TIES,
+    cheapest_labels,
+    mean_known_costs,
+    unchecked_rewards,
+)
 from mild.core.losses import accumulate_loss
 from mild.core.margins import (
     COUNTS,
@@ -118,7 +124,8 @@ class DataStatistics:
     margins : (p,) array
     counts : (p,) array, weight of the rows on which each expert is the label
     cost_scale : largest possible cost, for complement rewards; None for the largest of the rows
-    means : (p,) array, mean costs that decide between equal costs, as in ``label_of``; None for the index
+    means : (p,) array, mean costs that decide between equal costs, as in
+        ``cheapest_labels``; None for the index
     """
 
     margins: FloatArray
@@ -164,14 +171,14 @@ def training_targets(
         weight = sample_weight.astype(np.float64)
     if options.loss in LABEL_LOSSES:
         means = tie_means(options, costs, weight)
-        labels = label_of(costs, means)
+        labels = cheapest_labels(costs, means)
         weight = _resampled(options, labels, weight, p)
         counts = np.bincount(labels, weights=weight, minlength=p).astype(np.float64)
         statistics = DataStatistics(np.ones(p), counts, means=means)
         return row_targets(options, costs, weight, statistics)
 
     if options.sampling is not None:
-        labels = label_of(costs, tie_means(options, costs, weight))
+        labels = cheapest_labels(costs, tie_means(options, costs, weight))
         weight = _resampled(options, labels, weight, p)
     if not weight.all():
         # The largest cost sets the scale of rewards: no row of weight 0 may have a larger one.
@@ -259,12 +266,12 @@ def raw_rewards(
         one_hot = np.eye(costs.shape[1])
         if options.loss == "cwce" and counts is not None:
             one_hot = np.diag(by_label.class_weights(counts))
-        return one_hot[label_of(costs, means)]
+        return one_hot[cheapest_labels(costs, means)]
     kind = options.rewards
     if options.loss == "tdef":
         kind = "complement"
     check_option("rewards", kind, ALL_REWARDS)
-    return rewards_of(costs, kind, cost_scale, options.strength)
+    return unchecked_rewards(costs, kind, cost_scale, options.strength)
 
 
 def training_margins(

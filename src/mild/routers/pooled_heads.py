@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import ESTIMATES, first_least
+from mild.core.rounding import ESTIMATES, first_smallest
 
 # Ridge strengths that are tried, as multiples of the features' variance over the number of rows.
 STRENGTHS = (*(10.0 ** np.arange(-2, 6)), np.inf)
@@ -47,7 +47,7 @@ class PooledHeads:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class SparseOutcomes:
     """m known outcomes of a table (n_rows, n_experts), one after the other."""
 
     row: IntArray  # (m,) row of the features
@@ -56,22 +56,24 @@ class Cells:
     weight: FloatArray  # (m,)
 
     @classmethod
-    def of_matrix(cls, values: FloatArray) -> Cells:
+    def of_matrix(cls, values: FloatArray) -> SparseOutcomes:
         """Return the known entries of values (n, p), with weight 1."""
         row, expert = np.nonzero(~np.isnan(values))
         return cls(row, expert, values[row, expert], np.ones(row.size))
 
-    def scaled(self, scale: FloatArray) -> Cells:
+    def scaled(self, scale: FloatArray) -> SparseOutcomes:
         """Return the cells with the values of each expert divided by its scale (p,)."""
-        return Cells(self.row, self.expert, self.value / scale[self.expert], self.weight)
+        return SparseOutcomes(self.row, self.expert, self.value / scale[self.expert], self.weight)
 
-    def kept(self, index: np.ndarray) -> Cells:
+    def kept(self, index: np.ndarray) -> SparseOutcomes:
         """Return some of the cells, by index or by a boolean mask."""
-        return Cells(self.row[index], self.expert[index], self.value[index], self.weight[index])
+        return SparseOutcomes(
+            self.row[index], self.expert[index], self.value[index], self.weight[index]
+        )
 
-    def joined(self, other: Cells, rows_before: int) -> Cells:
+    def joined(self, other: SparseOutcomes, rows_before: int) -> SparseOutcomes:
         """Return these cells and the others, whose features come after ``rows_before`` rows."""
-        return Cells(
+        return SparseOutcomes(
             np.concatenate([self.row, other.row + rows_before]),
             np.concatenate([self.expert, other.expert]),
             np.concatenate([self.value, other.value]),
@@ -80,7 +82,7 @@ class Cells:
 
 
 def pooled_heads(
-    X: FloatArray, cells: Cells, n_experts: int, *, shrink_levels: bool = True
+    X: FloatArray, cells: SparseOutcomes, n_experts: int, *, shrink_levels: bool = True
 ) -> PooledHeads:
     """Fit one linear function per expert to features X (n, d) and some of the outcomes.
 
@@ -96,7 +98,7 @@ def pooled_heads(
     ----------
     X : array of shape (n, d)
         The features.
-    cells : Cells
+    cells : SparseOutcomes
         The known outcomes.
     n_experts : int
         Number of experts, p.
@@ -110,7 +112,8 @@ def pooled_heads(
     Examples
     --------
     >>> X = np.array([[-1.0], [1.0], [-1.0], [1.0]])
-    >>> cells = Cells(np.arange(4), np.array([0, 0, 1, 1]), np.array([0.0, 1.0, 0.5, 1.5]), np.ones(4))
+    >>> values = np.array([0.0, 1.0, 0.5, 1.5])
+    >>> cells = SparseOutcomes(np.arange(4), np.array([0, 0, 1, 1]), values, np.ones(4))
     >>> pooled_heads(X, cells, 2, shrink_levels=False).expected(X[:2]).shape
     (2, 2)
     """
@@ -153,7 +156,7 @@ def _best_strength(paths: dict[int, _Path], summary: _CellSummary) -> int:
     errors = np.zeros(len(STRENGTHS))
     for expert, path in paths.items():
         errors += summary.n_effective[expert] * path.errors
-    return first_least(errors, ESTIMATES)
+    return first_smallest(errors, ESTIMATES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +168,7 @@ class _CellSummary:
     means: FloatArray  # (p,) weighted mean outcomes
 
     @classmethod
-    def of(cls, cells: Cells, n_experts: int) -> _CellSummary:
+    def of(cls, cells: SparseOutcomes, n_experts: int) -> _CellSummary:
         """Summarise cells, expert by expert."""
         totals = np.bincount(cells.expert, cells.weight, n_experts).astype(float)
         squares = np.bincount(cells.expert, cells.weight**2, n_experts)
@@ -182,7 +185,7 @@ class _CellSummary:
 
 def _common_slopes(
     X: FloatArray,
-    cells: Cells,
+    cells: SparseOutcomes,
     summary: _CellSummary,
     centre: FloatArray,
     total_variance: float,
@@ -200,10 +203,10 @@ def _common_slopes(
     moments = _Moments.of(X, rows, row_weight, residual_sums[rows] / row_weight, centre)
     n_effective = row_weight.sum() ** 2 / (row_weight**2).sum()
     path = _ridge_path(moments, n_effective, total_variance)
-    return path.slopes[first_least(path.errors, ESTIMATES)]
+    return path.slopes[first_smallest(path.errors, ESTIMATES)]
 
 
-def _level_errors(cells: Cells, summary: _CellSummary, variance: FloatArray) -> FloatArray:
+def _level_errors(cells: SparseOutcomes, summary: _CellSummary, variance: FloatArray) -> FloatArray:
     """Return the standard errors (p,) of the levels, from the variance (p,) of each expert's outcomes."""
     total_weight = summary.total_weights.sum() or 1.0
     overall_mean = float(summary.total_weights @ summary.means) / total_weight

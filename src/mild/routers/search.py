@@ -24,8 +24,8 @@ from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_jobs, float_vector, invalid
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import ESTIMATES, OUTCOMES, first_least, is_less, tie_ranks
-from mild.errors import TuningInterruptedWarning, check_arguments, check_constructor, counted
+from mild.core.rounding import ESTIMATES, OUTCOMES, first_smallest, is_less, tie_ranks
+from mild.errors import TuningInterruptedWarning, check_arguments, check_constructor, count_noun
 from mild.metrics import (
     Verdict,
     common_constant,
@@ -379,7 +379,7 @@ class RouterCV(BaseRouter):
         self.held_out_constants_ = data.held_out_constants()
         self.interrupted_ = search.interrupted
         if search.interrupted:
-            n_judged = counted(len(results.candidates), "candidate")
+            n_judged = count_noun(len(results.candidates), "candidate")
             warnings.warn(
                 f"the search was stopped: {n_judged} judged on every fold, and the best of them is kept.",
                 TuningInterruptedWarning,
@@ -411,7 +411,7 @@ class RouterCV(BaseRouter):
 
     def _winner(self, results: CompleteResults, comparable: ComparableCosts) -> int:
         """Return the index of the candidate to take; sets ``choice_``, which says why."""
-        lowest = first_least(results.mean_costs)
+        lowest = first_smallest(results.mean_costs)
         index = lowest
         if results.candidates[-1].family == "stack":
             # A candidate must beat the stack on all rows, and on those that the verdict is about.
@@ -499,9 +499,9 @@ class RouterCV(BaseRouter):
             n_candidates=n_candidates,
             n_rows=n_rows,
             n_groups=n_groups,
-            counted=unit,
+            unit=unit,
             left_out=comparable.left_out,
-            notes=(counted(n_candidates, "candidate"),),
+            notes=(count_noun(n_candidates, "candidate"),),
         )
 
 
@@ -877,7 +877,7 @@ def _add_bias(search: Search) -> None:
     """Add the best of the candidates whose scores were kept, with a bias on its scores."""
     data = search.data
     indices = list(search.scores)
-    index = indices[first_least(search.mean_costs()[indices])]
+    index = indices[first_smallest(search.mean_costs()[indices])]
     parent = search.candidates[index]
     bias, choices = cross_fitted_bias(
         search.scores[index],

@@ -30,7 +30,7 @@ from mild.metrics import expert_shares
 from mild.money import decimals
 from mild.policies import MixPolicy, Policy
 from mild.policies.adding import Labels, extended
-from mild.tuning.fitting import contents
+from mild.tuning.fitting import feature_inputs
 from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of, training_table
 
 #: Labels from which on no warning is given, and above which a refit is as good.
@@ -426,9 +426,9 @@ def _make_labels(
     if reference_table is None:
         reference_table = rows.table
     return Labels(
-        X=router.text.vectorize(contents(rows.table, router.text)),
-        reference=router.text.vectorize(contents(reference_table, router.text)),
-        known_errors=rows.errors[:, :-1],
+        X=router.text.vectorize(feature_inputs(rows.table, router.text)),
+        reference=router.text.vectorize(feature_inputs(reference_table, router.text)),
+        expert_errors=rows.errors[:, :-1],
         known_costs=costs[:, :-1],
         errors=rows.errors[:, -1],
         costs=costs[:, -1],

@@ -16,10 +16,10 @@ from mild.artifact import Router
 from mild.artifact.facts import cascade_words
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.core.rounding import OUTCOMES, first_least, tie_ranks
+from mild.core.rounding import OUTCOMES, first_smallest, tie_ranks
 from mild.data import OutcomeTable
 from mild.data.splits import Split, random_splits
-from mild.errors import counted
+from mild.errors import count_noun
 from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.operating_points import OperatingPoint
 from mild.metrics.outcomes import Outcomes, mean_known
@@ -67,7 +67,7 @@ def minus_choices(
     values: FloatArray,
     chosen: IntArray,
     groups: IntArray,
-    counted: str,
+    unit: str,
     confidence: float,
     seed: int,
 ) -> Verdict:
@@ -85,7 +85,7 @@ def minus_choices(
         1,
         ["the cascade", "the router"],
         groups=groups[known],
-        counted=counted,
+        unit=unit,
         confidence=confidence,
         random_state=seed,
     )
@@ -152,7 +152,7 @@ def cascade_summary(
     Its time to an answer on held-out rows is compared with that of the best expert.
     """
     outcomes = held_out.outcomes_at([point.first, point.second])
-    experts = held_out.experts.outcomes.take(held_out.known)
+    experts = held_out.experts.outcomes.take(held_out.is_known)
     reference = held_out.frontier.best_expert
     seconds = None
     reference_seconds = None
@@ -280,15 +280,17 @@ def unused_answers(task: Task, seed: int, least_share: float = 1.0) -> dict[str,
         return None
     train = rows.halves.train
     test = rows.halves.test
-    best_expert = first_least(-rows.scores[train].mean(axis=0))
+    best_expert = first_smallest(-rows.scores[train].mean(axis=0))
     policy = _cheapest_cascade_that_keeps(rows, best_expert, least_share)
     # A cascade of one step is a single expert.
     if policy is None or len(policy.order) < 2:
         return None
     # The gate of this cascade counts answers that agree; it reads no features.
     run = policy.run(np.zeros((len(test), 1)), rows.answers.take(test))
-    cascade_prices = run.paid(rows.prices[test])
-    kept = _ratio(run.given(rows.scores[test]).mean(), rows.scores[test, best_expert].mean())
+    cascade_prices = run.total_prices(rows.prices[test])
+    kept = _ratio(
+        run.answer_scores(rows.scores[test]).mean(), rows.scores[test, best_expert].mean()
+    )
     saved = 1 - _ratio(np.nanmean(cascade_prices), np.nanmean(rows.prices[test, best_expert]))
     if kept < least_share or (kept <= 1 and saved <= 0):
         return None
@@ -360,7 +362,7 @@ def best_expert_per_price_level(table: OutcomeTable, n_levels: int) -> list[int]
     experts = []
     for level in np.array_split(by_price, n_levels):
         if level.size:
-            experts.append(int(level[first_least(-mean_scores[level])]))
+            experts.append(int(level[first_smallest(-mean_scores[level])]))
     return experts
 
 
@@ -388,7 +390,7 @@ def _hint(
         dollars = f", and saves {100 * saved:.0f} % of its dollars"
         known_saving = saved
     sentence = (
-        f"Answers are not used. On {counted(n_rows, 'held-out row')}, a cascade keeps "
+        f"Answers are not used. On {count_noun(n_rows, 'held-out row')}, a cascade keeps "
         f"{100 * kept:.1f} % of the quality of always {best}{dollars}: it {path}. cascade=True considers "
         "cascades, which send a query to several experts."
     )

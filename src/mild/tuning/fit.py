@@ -16,10 +16,10 @@ from mild.tuning.fitting import (
     fit_task,
     is_scaled,
     make_router,
-    router_of,
+    make_saved_router,
     settle_ties,
     standardized,
-    table_step,
+    table_text_features,
 )
 from mild.tuning.tasks import Progress, Task, check_rows, make_task
 from mild.tuning.training_rows import training_table
@@ -135,15 +135,17 @@ def fit_data(
     if task.constant_expert is not None and name != "PricedRouter":
         return fit_constant(task)
     settle_ties(unfitted)
-    text_features = table_step(table, text, progress)
+    text_features = table_text_features(table, text, progress)
     model = standardized(unfitted, is_scaled(standardize, text_features))
     fitted = fit_task(task, model, text_features)
-    return FittedData(router_of(fitted, task), fitted.features, task)
+    return FittedData(make_saved_router(fitted, task), fitted.features, task)
 
 
 def fit_constant(task: Task) -> FittedData:
     """Return the router that always asks one expert, for a task in which it costs least in every row."""
     from mild.routers import ConstantRouter
 
-    fitted = fit_task(task, ConstantRouter(task.constant_expert), table_step(task.table))
-    return FittedData(router_of(fitted, task), fitted.features, task, note=task.constant_reason)
+    fitted = fit_task(task, ConstantRouter(task.constant_expert), table_text_features(task.table))
+    return FittedData(
+        make_saved_router(fitted, task), fitted.features, task, note=task.constant_reason
+    )

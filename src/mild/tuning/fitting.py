@@ -128,7 +128,7 @@ def standardized(router: Any, scale: bool = True) -> Any:
     return make_pipeline(StandardScaler(), router)
 
 
-def make_step(
+def make_text_features(
     table: OutcomeTable,
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
@@ -165,14 +165,14 @@ def make_step(
     return text_features
 
 
-def table_step(
+def table_text_features(
     table: OutcomeTable,
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures | None:
-    """Return what ``make_step`` does; None for a table of numbers, which are the features themselves."""
+    """Return the text features of a table; None for a table of numbers, which are features already."""
     if table.given_costs is None:
-        return make_step(table, text, progress)
+        return make_text_features(table, text, progress)
     if text not in (None, "vectors"):
         rule = (
             "is for tables with queries; the features of a table of numbers are used as they are."
@@ -185,14 +185,14 @@ def table_features(table: OutcomeTable, text_features: TextFeatures | None) -> A
     """Return the features (n_samples, n_features) of a table; those of numbers are its vectors."""
     if text_features is None:
         return table.vectors
-    return text_features.vectorize(contents(table, text_features))
+    return text_features.vectorize(feature_inputs(table, text_features))
 
 
 def router_features(table: OutcomeTable, router: Router) -> Any:
     """Return the features of a table as a router reads them; for a mix, with a draw of each text."""
     if router.text is None:
         return table.vectors
-    return router.features(contents(table, router.text))
+    return router.features(feature_inputs(table, router.text))
 
 
 def is_scaled(standardize: bool | None, text_features: TextFeatures | None) -> bool:
@@ -202,7 +202,7 @@ def is_scaled(standardize: bool | None, text_features: TextFeatures | None) -> b
     return text_features is None or text_features.kind == "vectors"
 
 
-def contents(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
+def feature_inputs(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
     """Return what features are made of: queries, or vectors (n_samples, n_features)."""
     of_vectors = text_features is not None and text_features.kind == "vectors"
     return table.vectors if of_vectors else table.queries
@@ -255,7 +255,7 @@ def fit_features(task: Task, text_features: TextFeatures | None) -> Any:
     """Fit text features on the queries of a task, and return the features (n_samples, n_features)."""
     check_rows(task)
     if text_features is not None:
-        text_features.fit(contents(task.table, text_features))
+        text_features.fit(feature_inputs(task.table, text_features))
     return table_features(task.table, text_features)
 
 
@@ -311,7 +311,7 @@ def fitted_model(
         held_out = folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
         means = _expected_means(task, errors, prices)
         novelty = fit_novelty(
-            text_features, contents(task.table, text_features), features, held_out, means
+            text_features, feature_inputs(task.table, text_features), features, held_out, means
         )
     calibration = fit_calibration(
         router, router_input, task.costs, calibration_folds, errors, prices
@@ -411,7 +411,7 @@ def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
     )
 
 
-def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
+def make_saved_router(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
     """Make the router that can be saved and served from what was fitted on a task.
 
     Parameters

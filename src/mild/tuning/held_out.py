@@ -64,14 +64,14 @@ class HeldOut:
     interrupted: bool = False
 
     @cached_property
-    def known(self) -> BoolArray:
+    def is_known(self) -> BoolArray:
         """Mask (n_samples,) of the held-out rows in which everything is known about every expert."""
         return known_rows(self.rows)
 
     @property
     def groups(self) -> IntArray:
         """Group (n_known,) of each known row."""
-        return self.rows.task.groups[self.known]
+        return self.rows.task.groups[self.is_known]
 
     @property
     def n_groups(self) -> int:
@@ -90,7 +90,7 @@ class HeldOut:
     def outcomes(self) -> Outcomes:
         """What all settings did on the known rows (n_known, m)."""
         kinds = (self.experts, *self.kinds)
-        return side_by_side([kind.outcomes.take(self.known) for kind in kinds])
+        return side_by_side([kind.outcomes.take(self.is_known) for kind in kinds])
 
     def outcomes_at(self, settings: Sequence[Setting]) -> Outcomes:
         """What some settings did on the known rows (n_known, len(settings))."""
@@ -114,7 +114,7 @@ class HeldOut:
     def alone(self, index: int) -> OperatingPoint:
         """The point at which one of ``settings`` decides all queries, with its figures on these rows."""
         setting = self.settings[index]
-        experts = self.experts.outcomes.take(self.known)
+        experts = self.experts.outcomes.take(self.is_known)
         figures = _Figures.of(
             self.outcomes, self.groups, _Mix(index, index, 0.0), experts, best_expert(self)
         )
@@ -150,11 +150,11 @@ def cross_fit(
     HeldOut
         What each setting did on rows that it was not fitted on.
     """
-    known = known_rows(rows)
-    if len(np.unique(rows.task.groups[known])) < 2:
+    is_known = known_rows(rows)
+    if len(np.unique(rows.task.groups[is_known])) < 2:
         raise InvalidInputError(
             "a target needs held-out rows of at least two different queries in which the score and "
-            f"the price of every expert are known; got {int(known.sum())} rows.",
+            f"the price of every expert are known; got {int(is_known.sum())} rows.",
             parameter="target",
         )
     experts = SingleExperts().cross_fit(rows)
@@ -275,7 +275,7 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
     The best one is the best partly by luck, which is taken off. Another one is chosen because its quality
     is high enough: it changes on new rows as a choice among single experts does.
     """
-    outcomes = held_out.experts.outcomes.take(held_out.known)
+    outcomes = held_out.experts.outcomes.take(held_out.is_known)
     path = _SettingPath.of_experts(held_out, reference)
     points = []
     for expert, setting in enumerate(held_out.experts.settings):
@@ -506,7 +506,7 @@ class _SettingPath:
             experts.settings,
             experts.quality,
             experts.dollars,
-            experts.outcomes.take(held_out.known),
+            experts.outcomes.take(held_out.is_known),
             experts.folds,
             held_out,
             reference,
@@ -520,12 +520,12 @@ class _SettingPath:
         folds = []
         for fold, experts_fold in zip(kind.folds, experts.folds, strict=True):
             folds.append(fold.beside(experts_fold))
-        known = held_out.known
+        is_known = held_out.is_known
         return cls(
             [*kind.settings, *experts.settings],
             np.concatenate([kind.quality, experts.quality]),
             np.concatenate([kind.dollars, experts.dollars]),
-            side_by_side([kind.outcomes.take(known), experts.outcomes.take(known)]),
+            side_by_side([kind.outcomes.take(is_known), experts.outcomes.take(is_known)]),
             folds,
             held_out,
             len(kind.settings) + reference,

@@ -19,8 +19,8 @@ from mild.metrics import expert_shares
 from mild.money import plain_number
 from mild.policies import PricedPolicy
 from mild.policies.mix import tradeoff_of
-from mild.routers.pooled_heads import Cells, PooledHeads, pooled_heads
-from mild.tuning.fitting import contents
+from mild.routers.pooled_heads import PooledHeads, SparseOutcomes, pooled_heads
+from mild.tuning.fitting import feature_inputs
 
 #: The largest weight of a logged answer; that of the most frequent draw, and of a row of a table, is 1.
 CLIP = 20.0
@@ -132,7 +132,7 @@ class CostWeights:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownRows:
+class TableRows:
     """Rows of a table with outcomes of a router's experts, of which some may be unknown."""
 
     X: FloatArray  # (n, d)
@@ -141,7 +141,7 @@ class KnownRows:
     seconds: FloatArray
 
     @classmethod
-    def of(cls, table: OutcomeTable | None, router: Router) -> KnownRows:
+    def of(cls, table: OutcomeTable | None, router: Router) -> TableRows:
         """Return the rows of a table; no rows without one."""
         if table is None:
             none = np.empty((0, router.n_experts))
@@ -151,7 +151,7 @@ class KnownRows:
             rule = f"must have scores of experts of the router: {listed(names)}"
             raise invalid("table", f"{rule}; got {listed(table.expert_names)}.")
         assert router.text is not None
-        X = router.text.vectorize(contents(table, router.text))
+        X = router.text.vectorize(feature_inputs(table, router.text))
         scores, dollars, seconds = table.outcomes_of(names)
         return cls(X, 1 - scores, dollars, seconds)
 
@@ -173,7 +173,7 @@ def logged_weights(logged: LoggedOutcomes) -> FloatArray:
 
 
 def fit_candidate(
-    router: Router, known: KnownRows, logged: LoggedOutcomes, weights: CostWeights
+    router: Router, known: TableRows, logged: LoggedOutcomes, weights: CostWeights
 ) -> Router:
     """Learn a router from rows of a table and from logged answers together.
 
@@ -233,7 +233,7 @@ def fit_candidate(
 
 def _pooled_cells(
     known_values: FloatArray, logged_values: FloatArray, logged: LoggedOutcomes
-) -> Cells:
+) -> SparseOutcomes:
     """Return the known values of table and log, each with its row, its expert and its weight.
 
     Rows are those of the features of the table (n_table_rows, d), with those of the log below them.
@@ -242,11 +242,11 @@ def _pooled_cells(
     answers = np.flatnonzero(~np.isnan(logged_values))
     weights = logged_weights(logged)[answers]
     experts = logged.expert[answers].astype(np.intp)
-    logged_cells = Cells(answers, experts, logged_values[answers], weights)
-    return Cells.of_matrix(known_values).joined(logged_cells, len(known_values))
+    logged_cells = SparseOutcomes(answers, experts, logged_values[answers], weights)
+    return SparseOutcomes.of_matrix(known_values).joined(logged_cells, len(known_values))
 
 
-def relative_heads(X: FloatArray, cells: Cells, n_experts: int) -> PooledHeads:
+def relative_heads(X: FloatArray, cells: SparseOutcomes, n_experts: int) -> PooledHeads:
     """Fit linear heads of amounts such as dollars, each relative to its expert's mean amount.
 
     Experts share what they have in common as a factor of their means: a long query costs twice as much

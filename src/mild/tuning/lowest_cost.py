@@ -42,7 +42,7 @@ from mild.tuning.fitting import (
     fit_features,
     fitted_model,
     is_scaled,
-    router_of,
+    make_saved_router,
     settle_ties,
     standardized,
 )
@@ -67,7 +67,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     """
     task = request.task
     search = request.search
-    text_features = request.text_step(task)
+    text_features = request.text_features(task)
     folds = request.folds(task)
     model = _search_model(request, text_features, folds)
     features = fit_features(task, text_features)
@@ -91,7 +91,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     if cascade is not None:
         verdict = cascade.verdict
     notes["verdict"] = verdict.as_dict()
-    router = router_of(fitted, task, notes)
+    router = make_saved_router(fitted, task, notes)
     if cascade is not None:
         router = cascade.router(router, rows)
     elif not search.decides_as_constant_:
@@ -126,7 +126,7 @@ def constant_result(request: TuneRequest) -> TuneResult:
         n_rows=task.table.rows,
         n_groups=task.table.rows,
         identical=True,
-        told=fitted.note,
+        fixed_sentence=fitted.note,
     )
     features_kind = None
     if fitted.router.text is not None:
@@ -192,7 +192,7 @@ def _search_verdict(search: Any, task: Task) -> Verdict:
     constant = task.table.expert_names[verdict.constant_expert or 0]
     if search.decides_as_constant_:
         verdict = replace(verdict, router="the best candidate")
-    return verdict.named(constant, task.counted, _dollars_more(search, task.table.prices))
+    return verdict.named(constant, task.unit, _dollars_more(search, task.table.prices))
 
 
 def _dollars_more(search: Any, prices: FloatArray | None) -> float | None:
@@ -291,7 +291,7 @@ def _used_cascade(
         constant_expert=verdict.constant_expert,
     )
     extra_dollars = _extra_dollars(request.task, cascade, constants)
-    against_constant = against_constant.named(verdict.constant, request.task.counted, extra_dollars)
+    against_constant = against_constant.named(verdict.constant, request.task.unit, extra_dollars)
     is_better = against_winner.estimate < -OUTCOMES
     if search.safe:
         is_better = against_winner.high < 0 and bool(against_constant.pays)
@@ -325,7 +325,7 @@ def _cascade_verdict(
         task.costs,
         chosen,
         task.groups,
-        task.counted,
+        task.unit,
         confidence,
         request.random_state,
     )

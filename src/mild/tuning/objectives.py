@@ -151,16 +151,16 @@ class HoldLimit(Objective):
         )
         if task is self.calibration.task:
             outcomes = self.calibration.outcomes(self.tuned, settings)
-            known = ~np.isnan(task.table.scores).any(axis=1)
+            is_known = ~np.isnan(task.table.scores).any(axis=1)
         else:
             outcomes = held_out.outcomes_at(settings)
-            known = held_out.known
-        groups = task.groups[known]
+            is_known = held_out.is_known
+        groups = task.groups[is_known]
         assert outcomes.scores is not None
         scores = outcomes.scores
         if len(scores) != len(groups):
-            scores = scores[known]
-        reference = task.table.scores[known, held_out.frontier.best_expert]
+            scores = scores[is_known]
+        reference = task.table.scores[is_known, held_out.frontier.best_expert]
         columns = []
         for point in points:
             first = scores[:, settings.index(point.first)]

@@ -8,7 +8,7 @@ from typing import Any
 from mild.artifact.targets import Target
 from mild.core.arrays import IntArray
 from mild.features import TextFeatures
-from mild.tuning.fitting import table_step
+from mild.tuning.fitting import table_text_features
 from mild.tuning.tasks import (
     Progress,
     Task,
@@ -87,6 +87,6 @@ class TuneRequest:
             n_stages = 2
         return Stage(self.progress, number, n_stages)
 
-    def text_step(self, task: Task) -> TextFeatures | None:
+    def text_features(self, task: Task) -> TextFeatures | None:
         """Unfitted text features for a task; None for a table of numbers."""
-        return table_step(task.table, self.text, self.progress)
+        return table_text_features(task.table, self.text, self.progress)

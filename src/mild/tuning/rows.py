@@ -15,7 +15,7 @@ from mild.features.terms import NUMBER_NAMES
 from mild.policies import Policy
 from mild.policies.mix import with_scaling
 from mild.routers.cost_models import FoldFeatures
-from mild.tuning.fitting import contents
+from mild.tuning.fitting import feature_inputs
 from mild.tuning.tasks import Progress, Task
 
 
@@ -123,7 +123,7 @@ def tuning_rows(
             X = Scaling.of_rows(features[train]).apply(features)
             fold_features.append(FoldFeatures(X, train, test))
         return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs, progress)
-    texts = contents(task.table, text_features)
+    texts = feature_inputs(task.table, text_features)
     refitted = Parallel(n_jobs=n_jobs)(
         delayed(text_features.without_other_texts)(texts, features, train) for train, _ in folds
     )

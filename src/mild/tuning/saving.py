@@ -19,7 +19,7 @@ from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.errors import check_arguments
 from mild.features import TextFeatures
-from mild.tuning.fitting import Fitted, router_of, table_features
+from mild.tuning.fitting import Fitted, make_saved_router, table_features
 from mild.tuning.tasks import make_task
 from mild.tuning.training_rows import training_table
 
@@ -119,4 +119,4 @@ def _with_table(
         source = in_order_of(source, table.expert_names)
     task = make_task(table, terms)
     fitted = Fitted(source, text_features, table_features(task.table, text_features))
-    return router_of(fitted, task)
+    return make_saved_router(fitted, task)

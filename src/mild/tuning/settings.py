@@ -320,7 +320,7 @@ def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
     """Return the outcomes (n,) of a run of a cascade."""
     prices = np.full(table.rows, np.nan)
     if table.prices is not None:
-        prices = run.paid(table.prices)
+        prices = run.total_prices(table.prices)
     latencies = None
     if table.latencies is not None:
         latencies = run.seconds(table.latencies)

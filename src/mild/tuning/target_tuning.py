@@ -37,7 +37,7 @@ from mild.metrics.operating_points import (
     prediction_interval,
 )
 from mild.metrics.outcomes import Outcomes
-from mild.metrics.target_verdict import ASKED, TargetVerdict
+from mild.metrics.target_verdict import LIMITED_FIGURES, TargetVerdict
 from mild.policies import TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.calibration import fit_novelty
@@ -47,8 +47,8 @@ from mild.tuning.fitting import (
     NOVELTY_FOLDS,
     Fitted,
     changed_shares,
-    contents,
-    router_of,
+    feature_inputs,
+    make_saved_router,
     table_features,
 )
 from mild.tuning.held_out import HeldOut, calibration_frontier, cross_fit
@@ -90,10 +90,10 @@ def tune_for_target(request: TuneRequest) -> TuneResult:
     calibration_task = None
     if request.target.guarantee is not None:
         task, calibration_task = _calibration_split(request)
-    text_features = request.text_step(task)
+    text_features = request.text_features(task)
     # Only a table of numbers has none; it has no scores either, so that a target was refused.
     assert text_features is not None
-    text_features.fit(contents(task.table, text_features))
+    text_features.fit(feature_inputs(task.table, text_features))
     features = table_features(task.table, text_features)
     rows = tuning_rows(
         task, features, text_features, request.folds(task), request.n_jobs, request.stage(1)
@@ -176,7 +176,7 @@ class JudgedPoint:
     Attributes
     ----------
     task : the rows
-    known : (n_samples,) mask of the rows in which score and price of every expert are known
+    is_known : (n_samples,) mask of the rows in which score and price of every expert are known
     outcomes : (n_known, 2) what the two settings of the point did on the known rows
     frontier : what to expect of all settings on new rows
     point : what to expect of the point on new rows
@@ -184,7 +184,7 @@ class JudgedPoint:
     """
 
     task: Task
-    known: BoolArray
+    is_known: BoolArray
     outcomes: Outcomes
     frontier: Frontier
     point: OperatingPoint
@@ -200,7 +200,7 @@ class JudgedPoint:
         share = self.point.share
         scores = self.outcomes.scores
         assert scores is not None
-        weights = group_weights(self.task.groups[self.known])
+        weights = group_weights(self.task.groups[self.is_known])
         mixed_scores = (1 - share) * scores[:, 0] + share * scores[:, 1]
         costs: FloatArray = (1 - share) * self.outcomes.costs[:, 0]
         costs = costs + share * self.outcomes.costs[:, 1]
@@ -215,8 +215,8 @@ class JudgedPoint:
         """Return the expected dollars of a query minus those of always asking an expert."""
         prices = self.task.table.prices
         assert prices is not None
-        weights = group_weights(self.task.groups[self.known])
-        return self.point.dollars / 1000 - float(weights @ prices[self.known, expert])
+        weights = group_weights(self.task.groups[self.is_known])
+        return self.point.dollars / 1000 - float(weights @ prices[self.is_known, expert])
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,7 +269,7 @@ class TargetFit:
     def info(self) -> TargetInfo:
         """Return what a saved router records about its target: limits, setting, sentence, ..."""
         info = target_info(self.target, self.frontier, self.choice, self.expert_names)
-        if not self.target.wanted:
+        if not self.target.limits_by_name:
             objective = type(self.request.search.objective).__name__
             figures = figures_in_words(self.point)
             sentence = f"{objective} takes {info.setting}, with {figures}."
@@ -301,9 +301,9 @@ class TargetFit:
             "price_head": "dollars",
             "verdict": verdict.as_dict(),
         }
-        if self.target.wanted:
+        if self.target.limits_by_name:
             notes["target"] = self.info().as_dict()
-        router = router_of(fitted, task, notes)
+        router = make_saved_router(fitted, task, notes)
         if self.point.uses_cascade:
             # The usual shares would be those of the router without answers.
             return replace(router, info=replace(router.info, shares=None))
@@ -319,7 +319,7 @@ class TargetFit:
         features = self.rows.X
         if self.rows.scaling is not None:
             features = table_features(task.table, text_features)
-        texts = contents(task.table, text_features)
+        texts = feature_inputs(task.table, text_features)
         return fit_novelty(text_features, texts, features, held_out, separate_means(task))
 
     @cached_property
@@ -329,27 +329,27 @@ class TargetFit:
         if self.limit is None:
             return JudgedPoint(
                 self.rows.task,
-                self.held_out.known,
+                self.held_out.is_known,
                 self.held_out.outcomes_at(settings),
                 self.frontier,
                 self.point,
                 "held-out rows",
             )
         task = self.limit.calibration.task
-        known = all_known(task)
-        outcomes = self.limit.calibration.outcomes(self.tuned, settings).take(known)
-        experts = task.outcomes.take(known)
+        is_known = all_known(task)
+        outcomes = self.limit.calibration.outcomes(self.tuned, settings).take(is_known)
+        experts = task.outcomes.take(is_known)
         frontier = calibration_frontier(
-            outcomes, experts, task.groups[known], self.point, self.frontier.best_expert
+            outcomes, experts, task.groups[is_known], self.point, self.frontier.best_expert
         )
         point = frontier.point(len(frontier) - 1)
-        return JudgedPoint(task, known, outcomes, frontier, point, "calibration rows")
+        return JudgedPoint(task, is_known, outcomes, frontier, point, "calibration rows")
 
     def verdict(self) -> Verdict:
         """Compare the cost of the point with the best single expert's, and judge it by its target."""
         judged_point = self.judged
         verdict = self._verdict_on_cost(judged_point)
-        if self.target.wanted:
+        if self.target.limits_by_name:
             verdict = replace(verdict, target=self._target_verdict(judged_point))
         return replace(verdict, left_out=_left_out(judged_point.task))
 
@@ -357,17 +357,17 @@ class TargetFit:
         """Compare the mean cost of the point with the best single expert's, on the known rows."""
         names = self.expert_names
         task = judged_point.task
-        known = judged_point.known
-        constant = task.outcomes.take(known).best_constant()
+        is_known = judged_point.is_known
+        constant = task.outcomes.take(is_known).best_constant()
         # The point takes the place of an expert: column 0 is always chosen, and compared with column 1.
-        point_and_constant = np.column_stack([judged_point.costs, task.costs[known, constant]])
+        point_and_constant = np.column_stack([judged_point.costs, task.costs[is_known, constant]])
         verdict = verdict_of_choices(
             point_and_constant,
-            np.zeros(int(known.sum()), np.intp),
+            np.zeros(int(is_known.sum()), np.intp),
             1,
             ["the router", names[constant]],
-            groups=task.groups[known],
-            counted=task.counted,
+            groups=task.groups[is_known],
+            unit=task.unit,
             confidence=self.request.search.confidence,
             random_state=self.request.random_state,
             dollars=judged_point.dollars_over(constant),
@@ -395,7 +395,11 @@ class TargetFit:
         if self.certified is not None:
             is_certified = self.certified.is_certified
         return TargetVerdict(
-            asked={name: value for name, value in self.target.wanted.items() if name in ASKED},
+            limits={
+                name: value
+                for name, value in self.target.limits_by_name.items()
+                if name in LIMITED_FIGURES
+            },
             reference=self.expert_names[reference],
             quality_kept=frontier.quality_kept(point, confidence),
             quality_loss=frontier.quality_loss(point, confidence),
@@ -466,13 +470,13 @@ class TargetFit:
     @property
     def _why_taken(self) -> str:
         """Whether the point was chosen for a "target" or by an "objective" of the search."""
-        if self.target.wanted:
+        if self.target.limits_by_name:
             return "target"
         return "objective"
 
     def _certainty_rows(self) -> list[dict[str, Any]]:
         """Return a row for each of several probabilities of meeting the target, and for a guarantee."""
-        if not self.target.wanted:
+        if not self.target.limits_by_name:
             return []
         rows = certainty_rows(self.target, self.frontier, self.expert_names)
         if self.certified is not None:
@@ -555,8 +559,8 @@ def all_known(task: Task) -> BoolArray:
     table = task.table
     assert table.prices is not None
     unknown = np.isnan(table.scores) | np.isnan(table.prices)
-    known: BoolArray = ~np.any(unknown, axis=1)
-    return known
+    is_known: BoolArray = ~np.any(unknown, axis=1)
+    return is_known
 
 
 def _left_out(task: Task) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.core.costs import cheapest_of
+from mild.core.costs import cheapest_known
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, left_out_rows
 from mild.data.splits import Split, folds, random_splits, time_splits
@@ -87,7 +87,7 @@ class Task:
     def first_of(self, experts: BoolArray) -> int:
         """Return the expert of the lowest rank among those of a mask (n_experts,)."""
         equal = np.where(experts, 0.0, np.nan)[None]
-        return int(cheapest_of(equal, ranks=self.ranks)[0])
+        return int(cheapest_known(equal, ranks=self.ranks)[0])
 
     @property
     def constant_reason(self) -> str | None:
@@ -110,7 +110,7 @@ class Task:
         return f"there is nothing to route: {reason}. The router always asks {name}."
 
     @property
-    def counted(self) -> str:
+    def unit(self) -> str:
         """What a group is: "query" (equal queries) or "group"."""
         return "query" if self.group_column is None else "group"
 

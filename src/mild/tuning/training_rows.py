@@ -14,7 +14,7 @@ from mild.artifact import Router, fingerprint
 from mild.core.arrays import BoolArray, FloatArray
 from mild.data import OutcomeTable, read_part
 from mild.data.cost_terms import CostTerms
-from mild.errors import InvalidInputError, counted, listed
+from mild.errors import InvalidInputError, count_noun, listed
 
 #: Hashes of training queries that are kept: 800 KB of them.
 MAX_HASHES = 100_000
@@ -160,8 +160,8 @@ def _left_out_sentence(n_seen: int, n_checked: int) -> str:
         pronoun = "it"
     share = f"{100 * n_seen / n_checked:.2g} %"
     return (
-        f"{counted(n_seen, 'row')} ({share}) {verb} left out because the query was in the training data; "
-        f"keep_seen=True keeps {pronoun}."
+        f"{count_noun(n_seen, 'row')} ({share}) {verb} left out because the query was in the training "
+        f"data; keep_seen=True keeps {pronoun}."
     )
 
 

@@ -113,7 +113,7 @@ def tune(
     unfitted_search = search_for_tune(search, random_state, progress)
     objective = unfitted_search.objective
     # An objective chooses among the same settings as a target does.
-    has_target = bool(target.wanted) or objective is not None
+    has_target = bool(target.limits_by_name) or objective is not None
     _check_one_goal(target, terms, objective)
     table = training_table(data)
     max_calls = most_calls(cascade)
@@ -138,7 +138,7 @@ def tune(
 def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
     """Refuse a target together with terms of the cost or an objective, each of which chooses a setting."""
     _check_probability(target)
-    if not target.wanted:
+    if not target.limits_by_name:
         return
     for name, value in terms.as_dict().items():
         if value is not None:
@@ -166,7 +166,7 @@ def _check_probability(target: Target) -> None:
             "must not be given together with guarantee, which is a probability itself; got "
             f"{probability:g} and guarantee {target.guarantee:g}. Give one of them.",
         )
-    if not target.wanted:
+    if not target.limits_by_name:
         raise invalid(
             "target_probability",
             f"must be given together with a target; got {probability:g} and no target. Give keep_quality, "
@@ -184,12 +184,12 @@ def _unused_words(names: Sequence[str]) -> str:
 
 def _check_table(table: OutcomeTable, target: Target, objective: Any, max_calls: int) -> None:
     """Refuse a table without the scores, prices or answers that are needed."""
-    for name in target.wanted:
+    for name in target.limits_by_name:
         require_scores(table, name)
     if max_calls:
         require_scores(table, "cascade")
         checked_answers(table)
-    if target.wanted:
+    if target.limits_by_name:
         target.check(table.prices is not None)
         check_prices(table)
     if objective is not None:

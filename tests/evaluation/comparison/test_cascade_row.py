@@ -30,7 +30,7 @@ def found() -> Comparison:
 def test_what_a_cascade_pays_is_counted(found: Comparison) -> None:
     assert [row.key for row in found.rows] == ["constant", "ce", "cascade"]
     row = found.row("cascade")
-    assert [one["steps"] for one in row.found] == [[["little", "other"], ["strong"]]] * 2
+    assert [one["steps"] for one in row.search_params] == [[["little", "other"], ["strong"]]] * 2
     assert row.asked is not None
     assert_allclose(row.asked[:2], 1)
     share = row.asked[2]

@@ -40,7 +40,7 @@ def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
     inputs = X if isinstance(X, SplitInputs) else matrix_inputs(X)
     known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies")}
-    about = {name: more.pop(name) for name in ("groups", "counted") if name in more}
+    about = {name: more.pop(name) for name in ("groups", "unit") if name in more}
     rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
     found_by = RouterCV(cv=3, confidence=more.pop("confidence", 0.95))
     return compare_methods(rows, splits, methods, search=found_by, **more)
@@ -227,7 +227,7 @@ def test_the_statement_counts_the_rows_that_were_judged():
     assert ", 120 rows, one split, 3 methods compared)" in one.sentence
     X, costs, groups = copied(150, 4)
     splits = random_splits(groups, 1, 0.3)
-    found = run(X, costs, splits=splits, groups=groups, counted="group").verdict
+    found = run(X, costs, splits=splits, groups=groups, unit="group").verdict
     assert (found.n_rows, found.n_groups) == (180, 45)
     assert ", 180 rows in 45 groups, one split" in found.sentence
 
@@ -239,9 +239,7 @@ def test_one_method_is_one_method():
 @pytest.mark.parametrize("n_splits", [1, 3])
 def test_a_few_groups_are_no_ground_for_a_verdict(n_splits):
     X, costs, groups = copied(60, 10)
-    found = run(
-        X, costs, splits=random_splits(groups, n_splits, 0.1), groups=groups, counted="group"
-    )
+    found = run(X, costs, splits=random_splits(groups, n_splits, 0.1), groups=groups, unit="group")
     assert found.verdict.pays is None
     assert "too few for a verdict (at least 30" in found.verdict.sentence
     assert {row.verdict for row in found.rows[1:]} == {"level"}
@@ -318,7 +316,7 @@ def test_workers_that_take_whole_splits_find_the_same():
     alone, shared = (run(X, costs, n_splits=3, names=names, jobs=jobs) for jobs in (1, 2))
     for key in names:
         np.testing.assert_array_equal(alone.row(key).costs, shared.row(key).costs)
-        assert alone.row(key).found == shared.row(key).found
+        assert alone.row(key).search_params == shared.row(key).search_params
     seen = []
 
     def stop(done, total, message):

@@ -15,7 +15,7 @@ from mild.data.cost_terms import CostTerms
 from mild.features import HashingFeatures
 from mild.routers.cost_models import PricedRouter
 from mild.routers.linear import LinearRouter
-from mild.tuning.fitting import asking_prices, fit_task, make_step
+from mild.tuning.fitting import asking_prices, fit_task, make_text_features
 from mild.tuning.tasks import make_task
 from mild.tuning.training_rows import TrainingQueryIndex, terms_of
 from outcome_cases import EXPERTS, make_columns
@@ -29,7 +29,7 @@ def task_of(seed=0, terms=None, **options):
 
 
 def saved_router(task, model, folder, **options):
-    step = make_step(task.table, options or HashingFeatures(dimensions=8))
+    step = make_text_features(task.table, options or HashingFeatures(dimensions=8))
     return load(save_task(fit_task(task, model, step), task, str(folder)))
 
 

@@ -11,7 +11,7 @@ from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, OptionError
 from mild.evaluation.comparison import task_rows
 from mild.features import HashingFeatures
-from mild.tuning.fitting import contents, make_step
+from mild.tuning.fitting import feature_inputs, make_text_features
 from mild.tuning.tasks import make_task
 from outcome_cases import make_columns
 
@@ -44,26 +44,26 @@ def test_features_are_learned_from_the_training_rows_alone():
 def test_vectors_are_used_where_they_are_asked_for_or_alone():
     columns = vector_columns()
     task = task_of(columns)
-    assert make_step(task.table).kind == "hashing"
-    step = make_step(task.table, "vectors")
-    assert contents(task.table, step) is task.table.vectors
-    assert contents(task.table, make_step(task.table)) is task.table.queries
+    assert make_text_features(task.table).kind == "hashing"
+    step = make_text_features(task.table, "vectors")
+    assert feature_inputs(task.table, step) is task.table.vectors
+    assert feature_inputs(task.table, make_text_features(task.table)) is task.table.queries
     del columns["prompt"]
     alone = task_of(columns)
-    assert make_step(alone.table).kind == "vectors"
+    assert make_text_features(alone.table).kind == "vectors"
     assert task_rows(alone)[1] == "vectors"
     with pytest.raises(InvalidInputError, match="only vectors"):
-        make_step(alone.table, "hashing")
+        make_text_features(alone.table, "hashing")
 
 
 def test_vectors_that_are_not_there_are_refused():
     with pytest.raises(InvalidInputError, match="column of vectors"):
-        make_step(task_of(make_columns(5)).table, "vectors")
+        make_text_features(task_of(make_columns(5)).table, "vectors")
 
 
 def test_an_unknown_step_is_refused():
     with pytest.raises(OptionError, match="hashing"):
-        make_step(task_of(make_columns(5)).table, "hash")
+        make_text_features(task_of(make_columns(5)).table, "hash")
 
 
 def test_a_table_of_empty_queries_is_refused():
@@ -73,4 +73,4 @@ def test_a_table_of_empty_queries_is_refused():
     with pytest.raises(
         InvalidInputError, match="every query is empty: there is nothing to route by"
     ):
-        make_step(table)
+        make_text_features(table)

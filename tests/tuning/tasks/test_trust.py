@@ -20,7 +20,7 @@ from mild.routers.calibration import Calibration
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.stack import StackRouter
-from mild.tuning.fitting import fit_task, make_step
+from mild.tuning.fitting import fit_task, make_text_features
 from mild.tuning.tasks import make_task
 from outcome_cases import EXPERTS, make_columns
 from text_router_cases import save_task
@@ -51,7 +51,7 @@ def fitted(tmp_path_factory):
         if (name, weight) not in made:
             task = task_of(terms=weight and CostTerms(price_weight=weight))
             done = fit_task(
-                task, ROUTERS[name](), make_step(task.table, HashingFeatures(dimensions=8))
+                task, ROUTERS[name](), make_text_features(task.table, HashingFeatures(dimensions=8))
             )
             folder = save_task(done, task, str(tmp_path_factory.mktemp("trust") / "r"))
             made[name, weight] = task, done, folder
@@ -107,7 +107,7 @@ def test_what_is_right_is_not_known_of_a_novel_query(fitted):
 def test_a_poem_is_novel_to_the_included_table(tmp_path):
     # Sums, dates and facts.
     task = make_task(read_outcomes(outcomes_file()), CostTerms())
-    done = fit_task(task, CostRegressionRouter(), make_step(task.table))
+    done = fit_task(task, CostRegressionRouter(), make_text_features(task.table))
     router = load(save_task(done, task, str(tmp_path / "r")))
     poems = ["Write a poem", "Write a poem about autumn leaves falling in the rain"]
     assert router.is_novel([*poems, "Write a haiku", "Why is the sky blue?"]).all()
@@ -214,7 +214,7 @@ def test_vectors_are_novel_by_their_distance(tmp_path):
     columns = make_columns(120)
     columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
     task = make_task(read_outcomes(pa.table(columns)), CostTerms())
-    done = fit_task(task, CostRegressionRouter(), make_step(task.table, "vectors"))
+    done = fit_task(task, CostRegressionRouter(), make_text_features(task.table, "vectors"))
     router = load(save_task(done, task, str(tmp_path / "r")))
     assert router.explain([1e3, 50.0]).novel is True
     assert router.explain(columns["embedding"][0]).novel is False

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from mild.cli import AsJson, emit, note, print_table
-from mild.errors import counted
+from mild.errors import count_noun
 from mild_gateway.cli.tables import columns_of
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def check(
 
 def _show_config(result: dict[str, Any], settings: Settings) -> None:
     columns = _expert_columns(result["experts"])
-    n_experts = counted(len(result["experts"]), "expert")
+    n_experts = count_noun(len(result["experts"]), "expert")
     title = f"{result['config']}: {n_experts}; prices per million tokens"
     print_table(title, columns, left=("endpoint", "model", "key from", "role", "extra"))
     if result["router_experts"] is not None:
         names = ", ".join(result["router_experts"])
         typer.echo(f"Router   {result['router']}, trained on {names}")
-    typer.echo(f"Listens  {result['listens']}, {counted(settings.workers, 'worker')}")
+    typer.echo(f"Listens  {result['listens']}, {count_noun(settings.workers, 'worker')}")
     typer.echo(f"Access   {_access(settings)}")
     typer.echo(f"Store    {settings.store}; while it is unavailable, requests are refused")
     ledger = "none"

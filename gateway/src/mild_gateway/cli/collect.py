@@ -14,12 +14,12 @@ from mild.cli import (
     Overwrite,
     emit,
     fixed,
-    given,
     note,
+    print_sentence,
     print_table,
     progress_bar,
-    say,
     takes_options,
+    without_none,
 )
 from mild.errors import OptionError
 from mild_gateway.cli.tables import columns_of
@@ -113,7 +113,7 @@ def collect(
                 f"waiting for {flying} answers in flight; press Ctrl-C again to drop them.",
                 "interrupted",
             ),
-            **given(tolerance=tolerance, scorer_timeout=scorer_timeout),
+            **without_none(tolerance=tolerance, scorer_timeout=scorer_timeout),
         )
     result = done.as_dict()
     emit(result, as_json, lambda: _show_collected(result))
@@ -150,8 +150,8 @@ def _show_collected(result: dict[str, Any]) -> None:
             }
         )
     print_table(f"{result['questions']} questions", columns_of(rows))
-    say(f"Spent {_spend(result['spent'])} in this run.")
-    say(f"Written to {result['table']}; answers in {result['ledger']}.")
+    print_sentence(f"Spent {_spend(result['spent'])} in this run.")
+    print_sentence(f"Written to {result['table']}; answers in {result['ledger']}.")
 
 
 def _show_plan(plan: dict[str, Any]) -> None:

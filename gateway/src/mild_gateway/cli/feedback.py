@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from mild.cli import AsJson, CommandGroup, emit, given, say, takes_options
+from mild.cli import AsJson, CommandGroup, emit, print_sentence, takes_options, without_none
 
 LEDGER = Option(
     metavar="LEDGER", help="SQLite file, postgresql:// URL, or the mild.toml that names it."
@@ -43,8 +43,8 @@ def import_table(
     """
     from mild_gateway.ledger.importing import import_feedback
 
-    imported = import_feedback(ledger, table, rate=rate, **given(id_column=id_column))
-    emit(imported.as_dict(), as_json, lambda: say(imported.sentence))
+    imported = import_feedback(ledger, table, rate=rate, **without_none(id_column=id_column))
+    emit(imported.as_dict(), as_json, lambda: print_sentence(imported.sentence))
 
 
 #: What the entry point names.

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from mild.cli import AsJson, CommandGroup, emit, note, print_table, say
-from mild.errors import InvalidInputError, counted
+from mild.cli import AsJson, CommandGroup, emit, note, print_sentence, print_table
+from mild.errors import InvalidInputError, count_noun
 from mild_gateway.cli.tables import columns_of
 
 # Takes a limit away in `mild keys change`.
@@ -136,7 +136,11 @@ def change(
         changes["admin"] = admin
     with open_store(config, store) as opened:
         change_key(opened, name, changes)
-    emit({"name": name, "changed": sorted(changes)}, as_json, lambda: say(f"{name} is changed."))
+    emit(
+        {"name": name, "changed": sorted(changes)},
+        as_json,
+        lambda: print_sentence(f"{name} is changed."),
+    )
 
 
 def _number_or_none(option: str, text: str) -> float | None:
@@ -215,7 +219,7 @@ def _show_keys(rows: list[dict[str, Any]]) -> None:
                 "per minute": str(row["requests_per_minute"] or "–"),
             }
         )
-    print_table(counted(len(rows), "key"), columns_of(lines), left=("key", "created"))
+    print_table(count_noun(len(rows), "key"), columns_of(lines), left=("key", "created"))
 
 
 def _marked_name(row: dict[str, Any]) -> str:

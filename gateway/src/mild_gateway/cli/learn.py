@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from mild.cli import AsJson, RouterArgument, emit, given, note, say, takes_options
-from mild.errors import counted
+from mild.cli import AsJson, RouterArgument, emit, note, print_sentence, takes_options, without_none
+from mild.errors import count_noun
 from mild_gateway.cli.feedback import LEDGER
 from mild_gateway.cli.ledger import Since, Until
 
@@ -62,15 +62,15 @@ def learn(
         since=since,
         until=until,
         dry_run=dry_run,
-        **given(accept=accept, trust_feedback=trust_feedback, all_versions=all_versions),
+        **without_none(accept=accept, trust_feedback=trust_feedback, all_versions=all_versions),
     )
 
     def show() -> None:
         for reason, count in result.left_out.items():
-            note(f"{counted(count, 'row')} left out: {reason}.")
+            note(f"{count_noun(count, 'row')} left out: {reason}.")
         for text in result.notes:
             note(text)
-        say(result.sentence)
+        print_sentence(result.sentence)
 
     emit(result.as_dict(), as_json, show)
     if result.reason == "too_few":

@@ -15,15 +15,15 @@ from mild.cli import (
     Seed,
     emit,
     fixed,
-    given,
     note,
     percent,
     print_facts,
+    print_sentence,
     print_table,
-    say,
     takes_options,
+    without_none,
 )
-from mild.errors import counted
+from mild.errors import count_noun
 from mild_gateway.cli.ledger import Ledger, Since, Until
 from mild_gateway.cli.tables import columns_of
 
@@ -70,7 +70,7 @@ def replay(
         price_weight=price_weight,
         since=since,
         until=until,
-        **given(
+        **without_none(
             trust_feedback=trust_feedback,
             id_column=id_column,
             explore=explore,
@@ -88,12 +88,12 @@ def _show_replay(document: Mapping[str, Any]) -> None:
         _show_shares(document["shares"])
         _show_overlap(document["overlap"], document["rows"])
     for reason, count in document["left_out"].items():
-        note(f"{counted(count, 'row')} left out: {reason}.")
+        note(f"{count_noun(count, 'row')} left out: {reason}.")
     if document["target"] is not None:
-        say(f"The new router as it was tuned. {document['target']}")
+        print_sentence(f"The new router as it was tuned. {document['target']}")
     if document["dropped_mix"] is not None:
-        say(f"Other prices drop the mix of the new router: {document['dropped_mix']}.")
-    say(document["verdict"]["sentence"])
+        print_sentence(f"Other prices drop the mix of the new router: {document['dropped_mix']}.")
+    print_sentence(document["verdict"]["sentence"])
 
 
 def _show_estimates(document: Mapping[str, Any], quantity: str) -> None:

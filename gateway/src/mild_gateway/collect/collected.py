@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.data import OutcomeTable, as_frame, html_table, read_outcomes
-from mild.errors import counted
+from mild.errors import count_noun
 from mild_gateway.collect.grading import Grades
 from mild_gateway.collect.ledger import Ledger
 from mild_gateway.collect.runs import ExpertRun
@@ -54,7 +54,7 @@ class Collected:
         notes = []
         n_lost = self.summary["lost_in_flight"]
         if n_lost:
-            requests = counted(n_lost, "request was", "requests were")
+            requests = count_noun(n_lost, "request was", "requests were")
             consequence = "they count as paid and are asked again"
             text = f"{requests} in flight when an earlier run ended; {consequence}."
             notes.append(("note", text))

@@ -23,12 +23,12 @@ from mild.artifact import (
 )
 from mild.core import BoolArray, FloatArray, IntArray, check_share, decimals, first_columns, invalid
 from mild.data import OutcomeTable, as_frame, frame_library, html_table, read_outcomes
-from mild.errors import check_arguments, counted
+from mild.errors import check_arguments, count_noun
 from mild.evaluation import ENOUGH_CHANGED
 from mild.tuning import (
     CostWeights,
-    KnownRows,
     LoggedOutcomes,
+    TableRows,
     dropped_mix,
     fit_candidate,
     is_current,
@@ -177,7 +177,7 @@ def learn(
     task = Learning(
         serving,
         logged,
-        KnownRows.of(table, serving),
+        TableRows.of(table, serving),
         weights,
         trust_feedback,
         confidence,
@@ -246,7 +246,7 @@ class Learning:
 
     serving: Router
     logged: LoggedOutcomes
-    known: KnownRows
+    known: TableRows
     weights: CostWeights
     trust_feedback: bool
     confidence: float
@@ -358,7 +358,7 @@ class Learning:
         notes = []
         if logged.from_features:
             notes.append(
-                f"{counted(logged.from_features, 'request')} without text: learned from stored features."
+                f"{count_noun(logged.from_features, 'request')} without text: learned from stored features."
             )
         mix = dropped_mix(self.serving)
         if mix is not None:
@@ -375,7 +375,7 @@ class Learning:
             if self.trust_feedback:
                 use = "trains and judges"
             notes.append(
-                f"feedback that was not sampled {use}: {counted(n_volunteered, 'answer')}."
+                f"feedback that was not sampled {use}: {count_noun(n_volunteered, 'answer')}."
             )
         return notes
 
@@ -407,7 +407,7 @@ class Learning:
         verdict = (
             f"{beginnings[reason]} {decimals(interval.estimate, sign=True)} per request "
             f"({100 * self.confidence:.0f} % interval {decimals(interval.low, sign=True)} to "
-            f"{decimals(interval.high, sign=True)}, {counted(judgement.rows, 'graded answer')})."
+            f"{decimals(interval.high, sign=True)}, {count_noun(judgement.rows, 'graded answer')})."
         )
         if not judgement.unsupported:
             return verdict
@@ -422,7 +422,7 @@ class Learning:
     def _missing_answers(self, judgement: Judgement) -> str:
         """Which answers are too few."""
         if judgement.rows < self.min_judged:
-            answers = counted(judgement.rows, "graded answer")
+            answers = count_noun(judgement.rows, "graded answer")
             return f"{answers} new to both routers; {self.min_judged:,} are needed"
         return (
             f"of {judgement.rows:,} graded answers, {judgement.changed_draws} show what the new router "
@@ -468,7 +468,7 @@ def _write(folder: Path, serving: Router, learned: Learned, n_answers: int) -> i
     """Promote or keep a router; its version, None if it need not be kept."""
     if not (learned.promotes or learned.differs):
         return None
-    why = f"learned from {counted(n_answers, 'answer')}: {learned.reason}"
+    why = f"learned from {count_noun(n_answers, 'answer')}: {learned.reason}"
     facts = {"judgement": learned.judgement.as_dict()}
     expected = serving.info.fingerprint
     if learned.version is not None:

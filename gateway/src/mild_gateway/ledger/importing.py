@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mild.errors import DataFileError, check_arguments, counted
+from mild.errors import DataFileError, check_arguments, count_noun
 from mild_gateway.database import DatabaseError
 from mild_gateway.database.engine import Location, open_database, shown_place
 from mild_gateway.ledger.draws import read_judged
@@ -27,11 +27,11 @@ class FeedbackImport:
     @property
     def sentence(self) -> str:
         """What was written and what was not."""
-        parts = [f"{counted(self.written, 'score')} written"]
+        parts = [f"{count_noun(self.written, 'score')} written"]
         if self.unknown:
-            parts.append(f"{counted(self.unknown, 'request')} unknown")
+            parts.append(f"{count_noun(self.unknown, 'request')} unknown")
         if self.unanswered:
-            parts.append(f"{counted(self.unanswered, 'request')} without an answer")
+            parts.append(f"{count_noun(self.unanswered, 'request')} without an answer")
         return ", ".join(parts) + "."
 
     def as_dict(self) -> dict[str, Any]:

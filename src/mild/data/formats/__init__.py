@@ -41,7 +41,7 @@ from mild.data.formats.wide import (
     check_prefixes,
 )
 from mild.data.queries import usual_query
-from mild.errors import DataFileError, check_option, counted, listed
+from mild.errors import DataFileError, check_option, count_noun, listed
 
 DETECTED = (WIDE, ROUTERBENCH, LLMROUTER, NESTED, LEDGER, LONG, RECORDS, ENDINGS, ROUTELLM)
 
@@ -131,7 +131,7 @@ def _fitting_layouts(schema: Any, rank: int) -> dict[str, Layout]:
 def _what_is_read(layout: Layout) -> str:
     """Say what a layout reads; it is empty if the table has a row per query and model."""
     if layout.scores:
-        return counted(len(layout.scores), "expert")
+        return count_noun(len(layout.scores), "expert")
     return "a row per query and model"
 
 

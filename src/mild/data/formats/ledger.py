@@ -12,7 +12,7 @@ import pyarrow as pa
 from mild.data.data_quality import Finding
 from mild.data.formats.base import Format, Layout, ReadArguments
 from mild.data.formats.long import widen_long
-from mild.errors import DataFileError, counted
+from mild.errors import DataFileError, count_noun
 
 COLUMNS = {"request_id", "expert", "chosen", "propensity", "outcome", "text"}
 SCORE = "score"
@@ -82,7 +82,7 @@ def _answered_requests(table: Any) -> tuple[Any, list[Finding]]:
     n_unanswered = table.num_rows - answered.num_rows
     if n_unanswered == 0:
         return answered, []
-    requests = counted(n_unanswered, "request was", "requests were")
+    requests = count_noun(n_unanswered, "request was", "requests were")
     sentence = f"{requests} answered by no expert and left out."
     return answered, [Finding("unanswered", n_unanswered, sentence)]
 

@@ -47,7 +47,7 @@ from mild.data.tables import (
     numbers,
     parse_numbers,
 )
-from mild.errors import DataFileError, counted, listed
+from mild.errors import DataFileError, count_noun, listed
 
 # Names of the columns of LLMRouter.
 MODEL = "model_name"
@@ -325,8 +325,8 @@ def _repeated_cells(cells: _Cells, scores: FloatArray, score_column: str) -> lis
     if n_repeated == 1:
         verbs = "appears more than once and is averaged"
     sentence = (
-        f"{counted(n_repeated, 'pair')} of query and model {verbs}; "
-        f"{counted(n_conflicts, 'of them differs', 'of them differ')} in {score_column}."
+        f"{count_noun(n_repeated, 'pair')} of query and model {verbs}; "
+        f"{count_noun(n_conflicts, 'of them differs', 'of them differ')} in {score_column}."
     )
     if n_conflicts:
         return [Finding("conflicts", n_conflicts, sentence)]
@@ -336,7 +336,7 @@ def _repeated_cells(cells: _Cells, scores: FloatArray, score_column: str) -> lis
 def _several_values(name: str, n_queries: int) -> Finding:
     """Report that a column which describes queries has several values within some of them."""
     sentence = (
-        f"{counted(n_queries, 'query has', 'queries have')} several values of {name!r}; "
+        f"{count_noun(n_queries, 'query has', 'queries have')} several values of {name!r}; "
         f"the value of the first row is kept."
     )
     return Finding("differing_column", n_queries, sentence)
@@ -539,7 +539,8 @@ def named_rows(table: Any, names: Sequence[str]) -> tuple[Any, IntArray, list[Fi
         verb = "were"
         if n_nameless == 1:
             verb = "was"
-        sentence = f"{counted(n_nameless, 'row lacks', 'rows lack')} a query or a model and {verb} dropped."
+        rows = count_noun(n_nameless, "row lacks", "rows lack")
+        sentence = f"{rows} a query or a model and {verb} dropped."
         findings.append(Finding("nameless", n_nameless, sentence))
     return table.filter(pa.array(is_named)), np.flatnonzero(is_named), findings
 
