@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 # Smaller amounts of dollars are shown as 0: they are rounding errors.
-_NOTHING = 1e-9
+_ROUNDING_ERROR = 1e-9
 
 
 def amount(dollars: float, *, sign: bool = False) -> str:
-    """Format dollars without the currency sign; amounts below 10 cents have two significant digits.
+    """Format an amount of dollars without the currency sign.
+
+    Amounts from 1,000 on have no cents, amounts below 10 cents two significant digits, others two decimals.
 
     Parameters
     ----------
@@ -33,7 +35,7 @@ def amount(dollars: float, *, sign: bool = False) -> str:
     ('157,200', '0', '+2.00')
     """
     size = abs(dollars)
-    if size < _NOTHING:
+    if size < _ROUNDING_ERROR:
         return "0"
     text = f"{size:,.{_n_decimals(size)}f}"
     if dollars < 0:
@@ -63,7 +65,7 @@ def amounts(values: Sequence[float]) -> list[str]:
     """
     digits = 0
     for value in values:
-        if abs(value) >= _NOTHING:
+        if abs(value) >= _ROUNDING_ERROR:
             digits = _n_decimals(abs(value))
             break
     return [f"{round(value, digits) + 0.0:,.{digits}f}" for value in values]

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import ESTIMATES, first_smallest, is_less, tie_ranks
+from mild.core.rounding import ESTIMATE_TOLERANCE, first_smallest, is_less, tie_ranks
 
 NUMBERS = st.lists(st.integers(-20, 20), min_size=1, max_size=12)
 
@@ -63,5 +63,7 @@ def test_of_the_lowest_expected_costs_the_last_is_chosen(rows, seed):
 
 def test_costs_of_any_size_tie_by_their_own_size():
     for size in (1e-6, 1.0, 1e6):
-        costs = size * np.array([[1.0, 1.0 + ESTIMATES / 2, 1.1], [1.0, 1.0 + 3 * ESTIMATES, 1.1]])
+        costs = size * np.array(
+            [[1.0, 1.0 + ESTIMATE_TOLERANCE / 2, 1.1], [1.0, 1.0 + 3 * ESTIMATE_TOLERANCE, 1.1]]
+        )
         assert_array_equal(cheapest_expected(costs), [1, 0])

@@ -20,7 +20,7 @@ from numpy.testing import assert_array_equal
 
 import mild
 from answer_table_cases import answer_columns
-from mild.core.rounding import ESTIMATES
+from mild.core.rounding import ESTIMATE_TOLERANCE
 from mild.data.datasets import load_outcomes
 from mild.features import HashingFeatures
 from mild.policies.mix import cascades_of
@@ -95,7 +95,7 @@ def is_sure(decisions):
     """Rows (n,) in which the best two values differ by more than rounding."""
     ordered = np.sort(decisions.values, axis=1)
     best, second = ordered[:, -1], ordered[:, -2]
-    return best - second > 10 * ESTIMATES * np.maximum(np.abs(best), np.abs(second))
+    return best - second > 10 * ESTIMATE_TOLERANCE * np.maximum(np.abs(best), np.abs(second))
 
 
 @pytest.fixture

@@ -39,10 +39,15 @@ def find_folder(
     cache_dir: str | os.PathLike[str] | None,
     local_files_only: bool,
 ) -> Path:
-    """The folder of a router: ``source``, or where the files of this repository have been downloaded."""
+    """Return the folder of a router.
+
+    This is ``source`` itself if it is a folder, otherwise the local copy of that repository of the Hub,
+    which is downloaded if needed.
+    """
     if not isinstance(source, (str, os.PathLike)):
         rule = f"must be a folder, or a repository such as owner/name; got {source!r}."
         raise invalid("path_or_repo", rule)
+    # A path object is always a folder; only a string can name a repository.
     if isinstance(source, os.PathLike) or os.path.isdir(source):
         if revision is not None:
             rule = f"is for repositories such as owner/name; {os.fspath(source)!r} is a folder."
@@ -54,7 +59,7 @@ def find_folder(
         )
         raise ArtifactError(problem)
     hub = _import_hub(f"{source!r} is not a folder here, and a repository")
-    with _errors_of(hub, f"cannot load a router from the repository {source!r}", revision):
+    with _translating_errors(hub, f"cannot load a router from the repository {source!r}", revision):
         folder = hub.snapshot_download(
             source,
             revision=revision,
@@ -86,7 +91,7 @@ def push_folder(
     """
     hub = _import_hub("push_to_hub")
     api = hub.HfApi(token=token, library_name="mild", library_version=__version__)
-    with _errors_of(hub, f"cannot push to the repository {repo_id!r}", revision):
+    with _translating_errors(hub, f"cannot push to the repository {repo_id!r}", revision):
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         info = api.repo_info(repo_id)
         if private and info.private is False:
@@ -146,7 +151,7 @@ def _import_hub(user: str) -> Any:
 
 
 @contextmanager
-def _errors_of(hub: Any, failure: str, revision: str | None) -> Iterator[None]:
+def _translating_errors(hub: Any, failure: str, revision: str | None) -> Iterator[None]:
     """Turn errors of huggingface_hub into those of mild; ``failure`` says what could not be done."""
     try:
         yield

@@ -15,15 +15,15 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
     """Read a router that ``save`` wrote.
 
     Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. Models
-    outside the folder (static embeddings by reference, a sentence encoder) are looked up and must be those
-    that the router was fitted with; an encoder is looked up on first use.
+    that are not stored in the folder (static embeddings saved by reference, a sentence encoder) are looked
+    up and must be the ones that the router was fitted with; an encoder is looked up on first use.
 
     Parameters
     ----------
     folder : str or path
         Folder of the router.
     version : int, default=None
-        Version of a router with several; None for the one that serves.
+        Version to load, if the folder holds several; None for the one in service.
 
     Returns
     -------
@@ -33,7 +33,8 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
     Raises
     ------
     ArtifactError
-        Files are missing or damaged, the schema is newer, tensors do not fit, or there is a pickle.
+        If files are missing or damaged, the schema is newer than this library, the tensors do not have the
+        expected shapes, or the folder holds a pickle.
 
     Examples
     --------

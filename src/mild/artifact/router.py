@@ -745,22 +745,22 @@ class Router(RouterParts):
         """Explain the decision on a text, or a vector.
 
         For a cascade, the explanation follows the path of the query if ``answers`` are given: which experts
-        were asked, which answer was accepted, and why. Without them it shows the first step, and which
-        agreement would be accepted.
+        were asked, which answer was accepted, and why. Without them, it shows the first step and the
+        agreement that would be accepted.
 
         Parameters
         ----------
         text : str or array-like of shape (n_features,)
             The query; a vector for a router that was fitted on vectors.
         most : int, default=12
-            Largest number of pieces of evidence.
+            Maximum number of pieces of evidence.
         answers : dict, default=None
             The answers that a cascade has received so far, by expert, as in ``next``.
 
         Returns
         -------
         Explanation
-            The figures and the evidence; its ``repr`` puts them in sentences.
+            The figures and the evidence; its ``repr`` presents them as sentences.
 
         Examples
         --------
@@ -769,8 +769,8 @@ class Router(RouterParts):
         """
         if self.text is None:
             raise UnsupportedError(
-                "this router was fitted on columns of numbers: mild route, and predict_table in Python, "
-                "give its choices for a table."
+                "explain needs a router that was fitted on texts or vectors; this one was fitted on "
+                "columns of numbers. mild route, and predict_table in Python, give its choices for a table."
             )
         if self.mix is not None:
             # A mix draws one of two settings for each text: explain the one that is drawn for this text.

@@ -15,7 +15,7 @@ from mild.core.arrays import FloatArray
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import POLICIES
-from mild.policies.base import is_saved
+from mild.policies.base import can_be_saved
 from mild.policies.mix import with_scaling
 
 # Longer arrays among the parameters are only counted.
@@ -71,7 +71,7 @@ def _check_policy(router: Any, policy: Any) -> None:
             "Save a ConstantRouter for the best constant.",
             parameter="router",
         )
-    if not is_saved(policy):
+    if not can_be_saved(policy):
         if hasattr(policy, "state"):
             policy.state()  # a policy that cannot be saved may raise its own error
         raise UnsupportedError(

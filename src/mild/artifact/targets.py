@@ -16,7 +16,7 @@ import numpy as np
 
 from mild.artifact.info import RouterInfo, TargetInfo
 from mild.core.arrays import invalid
-from mild.core.rounding import OUTCOMES, tie_ranks
+from mild.core.rounding import OUTCOME_TOLERANCE, tie_ranks
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.operating_points import (
@@ -218,8 +218,8 @@ class Target:
         margins = {}
         for name in self.limits_by_name:
             margins[name] = quantile * self._error(frontier, point, name)
-        is_met = self.shortfall(frontier, point, 0.0) <= OUTCOMES
-        is_likely = self.shortfall(frontier, point, quantile) <= OUTCOMES
+        is_met = self.shortfall(frontier, point, 0.0) <= OUTCOME_TOLERANCE
+        is_likely = self.shortfall(frontier, point, quantile) <= OUTCOME_TOLERANCE
         return Choice(point, is_met, is_likely, margins)
 
     def _meeting(self, frontier: Frontier, quantile: float) -> list[OperatingPoint]:
@@ -231,7 +231,7 @@ class Target:
         for index in range(len(frontier)):
             start = frontier.point(index)
             if not frontier.is_followed(index):
-                if self.shortfall(frontier, start, quantile) <= OUTCOMES:
+                if self.shortfall(frontier, start, quantile) <= OUTCOME_TOLERANCE:
                     meeting.append(start)
                 continue
             low, high = self._range_between(frontier, index, quantile)
@@ -254,11 +254,11 @@ class Target:
         for name in self.limits_by_name:
             at_start = self._spare(frontier, start, name, quantile)
             at_end = self._spare(frontier, end, name, quantile)
-            if at_start < -OUTCOMES and at_end < -OUTCOMES:
+            if at_start < -OUTCOME_TOLERANCE and at_end < -OUTCOME_TOLERANCE:
                 return 1.0, 0.0
-            if at_start < -OUTCOMES:
+            if at_start < -OUTCOME_TOLERANCE:
                 low = max(low, at_start / (at_start - at_end))
-            elif at_end < -OUTCOMES:
+            elif at_end < -OUTCOME_TOLERANCE:
                 high = min(high, at_start / (at_start - at_end))
         return low, high
 
@@ -278,7 +278,7 @@ class Target:
         for index, point in enumerate(points):
             # The recorded error is that of a prediction, for two samples of queries.
             error = max(best.loss_error, point.loss_error) / math.sqrt(2)
-            if point.quality >= best.quality - error - OUTCOMES:
+            if point.quality >= best.quality - error - OUTCOME_TOLERANCE:
                 good.append(index)
         return points[min(good, key=lambda index: (dollars[index], quality[index]))]
 
@@ -307,7 +307,7 @@ class Target:
             error = self._error(frontier, point, name)
             if error > 0:
                 probability = min(probability, NormalDist().cdf(spare / error))
-            elif spare < -OUTCOMES:
+            elif spare < -OUTCOME_TOLERANCE:
                 probability = 0.0
         return probability
 

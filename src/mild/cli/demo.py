@@ -73,8 +73,8 @@ def demo(
 class _Steps:
     """Runs commands of mild in this process and keeps their results, JSON-ready."""
 
-    def __init__(self, mild: Any, quiet: bool) -> None:
-        self._mild = mild
+    def __init__(self, cli: Any, quiet: bool) -> None:
+        self._cli = cli
         self.quiet = quiet
         self.done: list[dict[str, Any]] = []
 
@@ -96,7 +96,7 @@ class _Steps:
         self.show(f"   $ {command}")
         stdout = StringIO()
         with redirect_stdout(stdout):
-            code = self._mild.main([*arguments, "--json"], prog_name="mild", standalone_mode=False)
+            code = self._cli.main([*arguments, "--json"], prog_name="mild", standalone_mode=False)
         if code:
             raise typer.Exit(code)
         result: dict[str, Any] = json.loads(stdout.getvalue())
@@ -108,15 +108,15 @@ class _Steps:
         self.done.append({"title": self.title, "command": command, "result": dict(result)})
 
 
-def _tour(mild: Any, folder: Path, as_json: bool) -> None:
-    """Describe, tune, evaluate, explain and report, on the table that comes with mild."""
+def _tour(cli: Any, folder: Path, as_json: bool) -> None:
+    """Run the steps of the demo on the table that comes with mild: describe, tune, evaluate, report, ..."""
     from mild.evaluation.figures import named_baselines
 
     start = time.perf_counter()
     train, test = _write_tables(folder)
     router = folder / "router"
     page = folder / "report.html"
-    steps = _Steps(mild, as_json)
+    steps = _Steps(cli, as_json)
 
     steps.begin("What is in the table")
     description = steps.run("data", "describe", train)

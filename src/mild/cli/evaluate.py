@@ -214,12 +214,12 @@ def print_choices(
     title: str,
     header: str,
     rows: Sequence[Mapping[str, Any]],
-    quality: str = "accuracy",
+    quality_name: str = "accuracy",
     more: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
-    """Print quality, loss, dollars and seconds of several ways to choose, such as routers and experts.
+    """Print a table that compares ways to choose an expert, by quality, loss, dollars and seconds.
 
-    A figure that no row has is left out.
+    Columns without any value are left out.
 
     Parameters
     ----------
@@ -230,19 +230,19 @@ def print_choices(
     rows : sequence of mapping
         A name and the figures: "name", "accuracy", "loss", "dollars_per_1000" and "seconds", None where
         a figure is missing.
-    quality : str, default="accuracy"
-        Header of the quality; an accuracy is printed in percent.
+    quality_name : str, default="accuracy"
+        Header of the quality column; "accuracy" is printed in percent.
     more : mapping of str to sequence of str, default={}
-        Further columns by their headers, which may be shorter than the others.
+        Further columns, by header. They may have fewer cells than there are rows; the rest is left blank.
     """
     columns = {header: [row["name"] for row in rows]}
 
-    def add_column(name: str, key: str, write: Callable[[float | None], str]) -> None:
+    def add_column(name: str, key: str, as_text: Callable[[float | None], str]) -> None:
         values = [row[key] for row in rows]
         if any(value is not None for value in values):
-            columns[name] = [write(value) for value in values]
+            columns[name] = [as_text(value) for value in values]
 
-    add_column(quality, "accuracy", percent if quality == "accuracy" else fixed)
+    add_column(quality_name, "accuracy", percent if quality_name == "accuracy" else fixed)
     add_column("loss", "loss", fixed)
     add_column("$ per 1,000", "dollars_per_1000", dollars)
     add_column("seconds", "seconds", seconds)

@@ -283,7 +283,7 @@ def _write_choices(
     dataset: DatasetOptions,
     as_json: bool,
 ) -> None:
-    """Route the rows of a table of numbers to another table."""
+    """Choose an expert for each row of a table of numbers, write the choices, and print the shares."""
     from mild.data import check_output, write_columns
     from mild.data.number_tables import read_features
     from mild.data.tables import choose_columns, naming

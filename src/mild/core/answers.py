@@ -35,9 +35,9 @@ KINDS = {
     "short_text": "as text, without case and punctuation around it",
     "free_text": "as text, without case, punctuation and line breaks",
 }
-# What a table holds where an expert gave no answer; those of the second set may be the output of a program.
-_NO_ANSWER = frozenset(("", "no answer", "undetermined"))
-_NO_VALUE = _NO_ANSWER | {"none", "null", "nan", "n/a", "<na>", "error"}
+# Texts that stand for a missing answer; those that only the second set has may be the output of a program.
+_NO_ANSWER_IN_CODE = frozenset(("", "no answer", "undetermined"))
+_NO_ANSWER = _NO_ANSWER_IN_CODE | {"none", "null", "nan", "n/a", "<na>", "error"}
 # ``detect_kind``: the least share of the answers that must look like a kind.
 _MIN_SHARE = 0.9
 # The same for JSON, which is often mixed with refusals.
@@ -87,7 +87,7 @@ _ONLY_REFUSAL = re.compile(
 
 
 class Answer(NamedTuple):
-    """What an expert answered: a text, or a tool call or another value as JSON has it."""
+    """What an expert answered: a text, a number, a tool call or any other JSON value."""
 
     content: Any
     log_probability: float | None = None  # mean over its tokens, where the endpoint gives it
@@ -146,7 +146,7 @@ def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
     """Return the values of ``SIGNALS`` for an answer."""
     text = answer.content
     if not isinstance(text, str):
-        text = _dumped(text)
+        text = _as_json(text)
     is_malformed = kind == "json" and not _is_json(text)
     refuses = _REFUSAL.search(text[:200]) is not None
     log_probability = answer.log_probability
@@ -191,19 +191,21 @@ def canonical_answer(answer: Any, kind: str) -> str | None:
     """Return what an answer says, as a text that is equal for answers that agree; None if it says nothing.
 
     A refusal says nothing, nor does a text of punctuation only, such as "...", or of invisible characters.
-    The output of a program may consist of punctuation other than dots and dashes.
+    With kind "code", only dots, dashes and invisible characters say nothing: other punctuation may be the
+    output of a program.
 
     Parameters
     ----------
     answer : object
-        A text, a number, or a tool call or another value as JSON has it.
+        A text, a number, a tool call or any other JSON value.
     kind : str
         How answers are compared, one of ``KINDS``.
 
     Returns
     -------
     canonical : str or None
-        Such as "1200" for a number. None agrees with nothing, not even with None.
+        The canonical text, such as "1200" for a number. None agrees with nothing, not even with another
+        None.
 
     Examples
     --------
@@ -222,15 +224,15 @@ def canonical_answer(answer: Any, kind: str) -> str | None:
         if not isinstance(answer, int | float):
             # Tool calls and objects are compared as such, whatever the other answers are.
             kind = "json"
-        answer = _dumped(answer)
+        answer = _as_json(answer)
     if _is_empty(answer) or is_refusal(answer):
         return None
     if kind == "code":
         # A program may print "None", and spaces in what it prints may matter.
-        empty_answers = _NO_ANSWER
+        empty_answers = _NO_ANSWER_IN_CODE
         stripped = answer
     else:
-        empty_answers = _NO_VALUE
+        empty_answers = _NO_ANSWER
         stripped = answer.strip()
     if stripped.casefold() in empty_answers:
         return None
@@ -294,7 +296,7 @@ def detect_kind(answers: Iterable[Any]) -> str:
         if isinstance(answer, str):
             texts.append(answer.strip())
         else:
-            texts.append(_dumped(answer))
+            texts.append(_as_json(answer))
     if not texts:
         return "short_text"
 
@@ -456,10 +458,10 @@ def _plain_list(values: list[Any]) -> list[Any]:
     """Return ``_plain`` of a list; of a list with tool calls, these in a fixed order and nothing else."""
     calls = [_plain_call(value) for value in values if _is_call(value)]
     if calls:
-        return sorted(calls, key=_dumped)
+        return sorted(calls, key=_as_json)
     entries = [_plain(value) for value in values]
     if all(_is_named_arguments(value) for value in values):
-        return sorted(entries, key=_dumped)
+        return sorted(entries, key=_as_json)
     return entries
 
 
@@ -484,7 +486,7 @@ def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
     return {"name": call["name"], "arguments": _plain(arguments)}
 
 
-def _dumped(value: Any) -> str:
+def _as_json(value: Any) -> str:
     """Return a value as JSON, or an empty text where it has no such form."""
     try:
         return json.dumps(value, sort_keys=True, default=str)

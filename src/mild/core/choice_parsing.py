@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# Number of characters behind a letter that are read to tell what it means.
+# Number of characters after a letter that are read to tell what it means.
 NEAR = 200
 
 _BOXED = re.compile(
@@ -22,7 +22,7 @@ _MARKER = re.compile(
 _START = re.compile(r"[\[(\"'`]*([A-Za-z])(?:[\])\"'`]+[.:]?|[.:)])(?=\s|$)")
 _ALONE = re.compile(r"[\[(\"'`]*([A-Za-z])[\])\"'`.:,;!]*")
 _STANDING = re.compile(r"(?<![A-Za-z0-9'’])\(?([A-Z])\)?(?![A-Za-z0-9'’])")
-# Behind a letter that is meant, not the article "a" of a sentence.
+# What may follow a letter that is meant as an answer, unlike the article "a".
 _ENDED = re.compile(
     r"[\])\"'`]*\s*(?:$|[.:,;!)\n—–-]|(?:because|since|as|is|and|or|was|here)\b)", re.I
 )
@@ -31,15 +31,15 @@ _ENDED = re.compile(
 def extract_letter(response: str, options: Sequence[str]) -> str | None:
     """Return the letter that a response to a multiple-choice question chooses, or None if it is unclear.
 
-    These readings are tried in turn, and the first that gives a letter counts:
+    These rules are tried in turn, and the first that yields a letter wins:
 
     1. the last ``\\boxed{B}``;
-    2. the last letter behind "answer", "option" or "choice";
+    2. the last letter after a word such as "answer", "option", "choice" or "letter";
     3. a letter that is the whole response or its last line, or begins one of them: "B)", "(B) text";
     4. the option whose text is the whole response;
-    5. the only capital letter of an option that stands by itself.
+    5. the only capital letter standing by itself that is the letter of an option.
 
-    Letters beyond the options do not count, nor does an article ("A dog").
+    Letters beyond the last option are ignored, and so is the article in "A dog".
 
     Parameters
     ----------
@@ -64,6 +64,7 @@ def extract_letter(response: str, options: Sequence[str]) -> str | None:
     True
     """
     letters = LETTERS[: len(options)]
+    # Without the emphasis of Markdown.
     text = response.replace("**", "").replace("__", "").replace("*", "").strip()
     return (
         _boxed_letter(text, letters)
@@ -90,7 +91,7 @@ def _boxed_letter(text: str, letters: str) -> str | None:
 
 
 def _marked_letter(text: str, options: Sequence[str], letters: str) -> str | None:
-    """Return the last letter behind a word such as "answer"."""
+    """Return the last letter after a word such as "answer"."""
     for match in reversed(list(_MARKER.finditer(text))):
         letter = _option_letter(match[1], letters)
         if letter and _names_an_option(match, options, letters):

@@ -25,7 +25,7 @@ from mild.core.arrays import (
     float_vector,
     invalid,
 )
-from mild.core.rounding import ESTIMATES, tie_ranks
+from mild.core.rounding import ESTIMATE_TOLERANCE, tie_ranks
 from mild.errors import check_option
 
 REWARDS = ("others", "complement", "contrast")
@@ -356,7 +356,7 @@ def cheapest_expected(costs: FloatArray, ranks: IntArray | None = None) -> IntAr
     """
     cheapest_cost = costs.min(axis=1, keepdims=True)
     size = np.maximum(np.abs(costs), np.abs(cheapest_cost))
-    tied = costs - cheapest_cost <= ESTIMATES * size
+    tied = costs - cheapest_cost <= ESTIMATE_TOLERANCE * size
     if ranks is None:
         return costs.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)
     return np.where(tied, ranks, len(ranks)).argmin(axis=1)

@@ -340,19 +340,22 @@ def _comp_sum(
 ) -> FloatArray:
     """Return the comp-sum loss (m,) for tau != 1 of shifted scores f and rewards c̄, both (p, m).
 
-    For the experts k of a group with margin rho, and ``z = f / rho``::
+    It is the sum over experts of the reward times a function of the softmax share of the expert (the case
+    tau = 1 is the logistic loss, see ``_logistic``). For each group of experts k with the margin rho, with
+    j over all experts and ``z = f / rho``::
 
         ell_k    = log_total - z_k    with  log_total = log sum_j exp(z_j)
-        growth_k = (1 - tau) * ell_k
-        loss     = sum_k c̄_k * expm1(growth_k) / (1 - tau)
+        power_k  = (1 - tau) * ell_k
+        loss     = sum_k c̄_k * expm1(power_k) / (1 - tau)
 
-    Since ``d growth_k / d z_j = (1 - tau) * (softmax_j(z) - 1[j = k])``, the group adds to the slopes::
+    Since ``d power_k / d z_j = (1 - tau) * (softmax_j(z) - 1[j = k])``, the slopes are::
 
-        down_k = c̄_k / rho * exp(growth_k)
-        up_j   = sum_k c̄_k / rho * exp(growth_k) * softmax_j(z)
+        down_k = c̄_k / rho * exp(power_k)
+        up_j   = sum_k c̄_k / rho * exp(power_k) * softmax_j(z)
                = 1 / rho * exp(z_j - tau * log_total) * sum_k c̄_k exp(-(1 - tau) * z_k)
 
-    They are added to ``slopes`` as logarithms, if there are any.
+    ``slopes``, if given, gets their logarithms: ``down_k`` is set, since each expert is in one group, and
+    ``up_j`` is summed over the groups.
     """
     one_minus_tau = shifted.dtype.type(1 - tau)
     values = np.zeros(shifted.shape[1], shifted.dtype)
@@ -360,15 +363,17 @@ def _comp_sum(
         z = shifted / shifted.dtype.type(group.margin)
         log_total = np.log(np.exp(z).sum(axis=0))
         group_rewards = rewards[group.members]
-        growth = one_minus_tau * (log_total - z[group.members])
-        phi = np.expm1(growth) / one_minus_tau
+        power = one_minus_tau * (log_total - z[group.members])
+        phi = np.expm1(power) / one_minus_tau
         values += _weighted_or_zero(group_rewards, phi).sum(axis=0)
         if slopes is not None:
             log_margin = np.log(shifted.dtype.type(group.margin))
-            slopes.down[group.members] = np.log(group_rewards) - log_margin + growth
+            slopes.down[group.members] = np.log(group_rewards) - log_margin + power
+            # An expert without reward adds nothing, so its exponent must not become the pivot either.
             exponent = np.where(group_rewards > 0, -one_minus_tau * z[group.members], -np.inf)
             log_sum, pivot = _log_weighted_sum(group_rewards, exponent)
-            # The pivot is added to z_j first: then equal scores of 1e20 cancel exactly.
+            # z_j + pivot comes first: large scores that are equal cancel exactly, before small terms are
+            # added.
             log_up = (z + pivot) - tau * log_total + (log_sum - log_margin)
             np.logaddexp(slopes.up, log_up, out=slopes.up)
     return values

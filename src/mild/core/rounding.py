@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import IntArray
 
 #: Relative differences that are rounding, of means and sums of outcomes, which are exact to some 15 digits.
-OUTCOMES = 1e-9
+OUTCOME_TOLERANCE = 1e-9
 #: The same of estimates that were learned from features in single precision.
-ESTIMATES = 16 * float(np.finfo(np.float32).eps)
+ESTIMATE_TOLERANCE = 16 * float(np.finfo(np.float32).eps)
 # Units in the last place by which sums of a few thousand numbers differ.
 UNITS = 16
 
 
-def is_less(value: float, other: float, tolerance: float = OUTCOMES) -> bool:
+def is_less(value: float, other: float, tolerance: float = OUTCOME_TOLERANCE) -> bool:
     """Whether a number is less than another one by more than rounding.
 
     >>> is_less(0.1, 0.2), is_less(0.1, 0.1 + 1e-16)
@@ -34,7 +34,9 @@ def is_less(value: float, other: float, tolerance: float = OUTCOMES) -> bool:
     return bool(value < other - tolerance * max(abs(value), abs(other)))
 
 
-def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES, scale: float = 0.0) -> IntArray:
+def tie_ranks(
+    values: ArrayLike, tolerance: float = OUTCOME_TOLERANCE, scale: float = 0.0
+) -> IntArray:
     """Rank (n,) of each of the values (n,), from 0; values that differ by rounding share a rank.
 
     NaN comes last. Neighbours in ascending order share a rank if they differ by at most ``tolerance`` times
@@ -63,7 +65,7 @@ def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES, scale: float = 0.0
     return ranks
 
 
-def first_smallest(values: ArrayLike, tolerance: float = OUTCOMES) -> int:
+def first_smallest(values: ArrayLike, tolerance: float = OUTCOME_TOLERANCE) -> int:
     """Index of the first of the values (n,) that equal the least one up to rounding.
 
     >>> first_smallest([0.3, 0.1 + 1e-16, 0.1])

@@ -179,7 +179,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     """Describe the experts of a table, and what the best possible choice among them would gain.
 
     Costs are those of ``terms``. "Accuracy" is a mean score; all accuracies are None for a table of
-    numbers, which has no scores. Any other figure that is not known is None, too.
+    numbers, which has no scores. Any other unknown figure is None as well.
 
     Parameters
     ----------
@@ -194,12 +194,12 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         With these entries:
 
         - ``fingerprint``, ``rows``, ``form``, ``explanation``, ``findings``: those of the table, and
-          ``cost``: the terms of the cost, also in words
+          ``cost``: the terms of the cost, and a sentence about them
         - ``experts``: a list with an entry per expert, see ``_describe_experts``; the best mean score
           comes first
         - ``oracle`` (the cheapest expert of each row), ``best_constant`` (the expert of lowest mean cost)
           and ``headroom`` (how much less the oracle costs than that expert), over the rows that
-          ``compared`` counts, see ``_compare_experts``
+          ``compared`` counts and describes in words, see ``_compare_experts``
         - ``all_right``, ``all_wrong``: shares of the rows in which all, or none, of the experts that were
           asked are right; ``some_right``: the rest, where routing can make a difference
         - ``imbalance``: largest and smallest share of the rows that the oracle sends to an expert, and the
@@ -350,10 +350,12 @@ def _describe_experts(
     oracle_shares: FloatArray,
     ranks: IntArray,
 ) -> list[dict[str, Any]]:
-    """Describe each expert in a dictionary, in the order of their ranks: the best mean score first.
+    """Describe each expert in a dictionary, ordered by rank: the highest mean score first.
 
-    Its entries are ``name``, ``asked`` (number of rows), ``accuracy`` (mean score), ``mean_price`` in
-    dollars, ``mean_latency`` in seconds, ``mean_cost``, and these shares of all rows:
+    The entries of a dictionary are ``name``, ``asked`` (number of rows), ``accuracy`` (mean score),
+    ``mean_price`` in dollars, ``mean_latency`` in seconds, ``mean_cost``, and three shares. The first two
+    are shares of all rows, ``oracle_share`` of the rows that the oracle was computed on
+    (``_compare_experts``):
 
     - ``cheapest_and_right``: it is right and costs least to ask among those that are right. Ties go to the
       lower price, then to the higher mean score, then by name
@@ -366,6 +368,7 @@ def _describe_experts(
     accuracies = _column_means(table.scores, asked)
     mean_prices = _column_means(table.prices, asked)
     mean_latencies = _column_means(table.latencies, asked)
+    # ``constant_losses`` refuses rows in which no cost is known.
     mean_costs = constant_losses(costs[~np.isnan(costs).all(axis=1)])
     cheapest_and_right_shares = _cheapest_and_right_shares(table, costs, is_right)
     only_right_shares = _only_right_shares(table, is_right)

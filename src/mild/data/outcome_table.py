@@ -390,7 +390,8 @@ class OutcomeTable:
     def with_experts(self, names: Sequence[str]) -> OutcomeTable:
         """Return a table with only these experts.
 
-        Rows in which none of them was asked are left out, and the findings are about the rows that remain.
+        Rows in which none of them was asked are left out, and the findings are computed again for the rows
+        that remain. The experts keep the order of the table.
 
         Parameters
         ----------
@@ -421,7 +422,7 @@ class OutcomeTable:
         if not any_asked.all():
             rows = self.take(any_asked)
         selected = rows._select_experts(kept)
-        selected = replace(selected, findings=selected._examined())
+        selected = replace(selected, findings=selected._compute_findings())
         return rows._pass_answers_to(selected, lambda answers: answers.of_experts(kept))
 
     def _check_expert_names(self, names: Sequence[str]) -> None:
@@ -452,7 +453,7 @@ class OutcomeTable:
             **arrays,
         )
 
-    def _examined(self) -> tuple[Finding, ...]:
+    def _compute_findings(self) -> tuple[Finding, ...]:
         """Return findings about the rows; there are none for a table of numbers."""
         if self.given_costs is not None:
             return ()

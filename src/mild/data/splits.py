@@ -127,45 +127,46 @@ def time_splits(
 ) -> list[Split]:
     """Return splits that train on the past and test on what comes next.
 
-    The last ``test_share`` of the rows in time are divided into ``n_splits`` windows. Each window is the
-    test of one split, which trains on all rows before the window. Rows with the same time are in the same
-    window. Test rows whose group also occurs in the past are left out and counted.
+    The latest ``test_share`` of the rows is divided into ``n_splits`` consecutive windows. Each window is
+    the test set of one split, which trains on all rows before it. Rows with the same time are in the same
+    window. Test rows whose group also occurs before the window are dropped and counted.
 
     Parameters
     ----------
     times : array-like of shape (n_rows,)
         Numbers or dates.
     groups : array-like of shape (n_rows,)
-        Number of the group of each row.
+        Group number of each row.
     n_splits : int, default=1
         Number of windows.
     test_share : float, default=0.3
-        Share of the rows in all windows together.
+        Share of the rows that all windows hold together.
 
     Returns
     -------
     list of Split
-        One for each window, in the order of time.
+        One for each window, in chronological order.
     """
     group_of_row, _ = _numbered_groups(groups)
-    moments = np.asarray(times)
-    if moments.shape != group_of_row.shape:
-        rule = f"must be as many as rows, {len(group_of_row)}"
-        raise invalid("times", f"{rule}; got {moments.shape}.")
-    _check_known_times(moments)
+    row_times = np.asarray(times)
+    if row_times.shape != group_of_row.shape:
+        rule = f"must hold one time per row, {len(group_of_row)} in all"
+        raise invalid("times", f"{rule}; got {row_times.shape}.")
+    _check_known_times(row_times)
     _check_splits(n_splits, test_share)
-    window_starts = _window_starts(moments, n_splits, test_share)
+    window_starts = _window_starts(row_times, n_splits, test_share)
     splits = []
     for window, start in enumerate(window_starts):
-        is_past = moments < start
+        is_past = row_times < start
         in_window = ~is_past
         if window + 1 < n_splits:
-            in_window &= moments < window_starts[window + 1]
+            in_window &= row_times < window_starts[window + 1]
         is_test = in_window & ~np.isin(group_of_row, group_of_row[is_past])
         if not is_past.any() or not is_test.any():
             raise InvalidInputError(
-                f"a split in time needs rows before and after; window {window + 1} of {n_splits}, "
-                f"from {start}, has {int(is_past.sum())} before and {int(is_test.sum())} in it."
+                "a split in time needs training rows before each window and test rows in it; window "
+                f"{window + 1} of {n_splits}, from {start}, has {int(is_past.sum())} before it and "
+                f"{int(is_test.sum())} in it."
             )
         n_dropped = int(in_window.sum() - is_test.sum())
         splits.append(Split(np.flatnonzero(is_past), np.flatnonzero(is_test), n_dropped))

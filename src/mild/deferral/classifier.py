@@ -46,8 +46,8 @@ from mild.errors import (
 )
 from mild.features.vectors import VectorFeatures
 from mild.metrics import expected_calibration_error
-from mild.policies import DeferralValues, whole_deferral
-from mild.policies.base import is_saved
+from mild.policies import DeferralValues, full_deferral_policy
+from mild.policies.base import can_be_saved
 
 #: The name of the classifier among the experts of a saved router.
 MODEL = "model"
@@ -383,13 +383,14 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Path:
         """Write the classifier to a folder, as JSON and safetensors.
 
-        ``DeferralClassifier.load`` reads it. The folder is also one of a router:
-        ``mild.load(folder).route(X)`` names "model" or an expert. Neither needs torch.
+        ``DeferralClassifier.load`` reads it back. ``mild.load`` reads it as a router, whose ``route(X)``
+        returns "model" or the name of an expert. Neither needs torch.
 
         Parameters
         ----------
-        folder : target; must not exist or be empty, unless ``overwrite``
-        expert_names : one name for each expert; None for the columns of the answers, or "expert_0", ...
+        folder : folder to write; it must not exist yet or must be empty, unless ``overwrite``
+        expert_names : one name per expert; None for the column names of the answers, or "expert_0", ... if
+            there are none
         overwrite : whether an existing router may be replaced
 
         Returns
@@ -397,11 +398,11 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Path of the folder
         """
         check_is_fitted(self, "policy_")
-        if not is_saved(self.policy_) or not is_saved(self.policy_.network):
+        if not can_be_saved(self.policy_) or not can_be_saved(self.policy_.network):
             raise UnsupportedError(
                 "a DeferralClassifier around a torch module cannot be written as JSON and safetensors: its "
-                "weights need its code. Save the weights of policy_.network.module yourself, or fit "
-                "body='linear' or 'mlp'.",
+                "weights cannot be used without its code. Save the weights of policy_.network.module "
+                "yourself, or fit body='linear' or 'mlp'.",
                 code="body_not_saved",
             )
         names = self.expert_names_
@@ -424,13 +425,13 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         DeferralClassifier, fitted
         """
         router = load_router(folder)
-        policy = whole_deferral(router.policy)
+        policy = full_deferral_policy(router.policy)
         if policy is None:
             raise ArtifactError(
                 f"{folder} holds a {router.policy.kind} router, not a DeferralClassifier with all its "
                 "experts; use mild.load."
             )
-        # Parameters that a later version has added keep their defaults.
+        # Parameters that were added after the classifier was saved keep their defaults.
         parameters: dict[str, Any] = {}
         if router.info.estimator is not None:
             names = {parameter.name for parameter in fields(cls)}

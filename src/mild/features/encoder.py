@@ -265,7 +265,10 @@ def _read_settings(folder: Path) -> EncoderFiles:
 
 
 class RunningEncoder:
-    """The encoder in memory: batches of texts in, float32 vectors out. Needs transformers and torch."""
+    """An encoder loaded into memory: it turns batches of texts into float32 vectors.
+
+    Needs transformers and torch.
+    """
 
     def __init__(self, files: EncoderFiles, max_length: int, device: str | None = None) -> None:
         self.torch, transformers = import_extra(
@@ -278,9 +281,10 @@ class RunningEncoder:
             if self.torch.cuda.is_available():
                 device = "cuda"
         self.device = device
-        log = transformers.utils.logging
-        had_progress_bar = log.is_progress_bar_enabled()
-        log.disable_progress_bar()
+        # Loading prints no progress bar; the setting of the process is restored afterwards.
+        hf_logging = transformers.utils.logging
+        had_progress_bar = hf_logging.is_progress_bar_enabled()
+        hf_logging.disable_progress_bar()
         folder = str(files.folder)
         try:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(
@@ -296,8 +300,8 @@ class RunningEncoder:
             raise DataFileError(f"the encoder in {folder} cannot be loaded ({reason}).") from error
         finally:
             if had_progress_bar:
-                log.enable_progress_bar()
-        # Weights may be stored in 16 bits; they are computed with in 32.
+                hf_logging.enable_progress_bar()
+        # Weights may be stored in 16 bits; compute in 32.
         self.model.float().eval().to(self.device)
 
     def encode(self, texts: Sequence[str]) -> Rows:

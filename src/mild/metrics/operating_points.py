@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.rounding import OUTCOMES, tie_ranks
+from mild.core.rounding import OUTCOME_TOLERANCE, tie_ranks
 from mild.errors import ArtifactError
 from mild.metrics.interval import Interval
 
@@ -400,7 +400,7 @@ def concave_hull(quality: FloatArray, dollars: FloatArray) -> list[int]:
     order = np.lexsort((tie_ranks(-quality), tie_ranks(dollars)))
     hull: list[int] = []
     for candidate in order.tolist():
-        if hull and quality[candidate] <= quality[hull[-1]] + OUTCOMES:
+        if hull and quality[candidate] <= quality[hull[-1]] + OUTCOME_TOLERANCE:
             continue
         while len(hull) >= 2 and not _is_above(hull[-2], hull[-1], candidate, quality, dollars):
             hull.pop()
@@ -412,4 +412,4 @@ def _is_above(first: int, middle: int, last: int, quality: FloatArray, dollars: 
     """Return whether a setting has more quality than the mix of its neighbours at the same dollars."""
     gain = (quality[middle] - quality[first]) * (dollars[last] - dollars[first])
     mixed_gain = (quality[last] - quality[first]) * (dollars[middle] - dollars[first])
-    return bool(gain > mixed_gain + OUTCOMES * abs(mixed_gain))
+    return bool(gain > mixed_gain + OUTCOME_TOLERANCE * abs(mixed_gain))

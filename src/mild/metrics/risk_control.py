@@ -33,7 +33,7 @@ class Certificate:
     limit, guarantee : the arguments of ``certify``
     n : number of calibration rows
     rows_needed : about how many rows would certify the next setting, inf if its mean loss is not below the
-        limit; None if all settings are certified, or if so many rows were there already
+        limit; None if all settings are certified, or if the estimate is not larger than ``n``
     """
 
     n_certified: int
@@ -102,20 +102,21 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
 
 
 def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certificate:
-    """Certify, starting with the safest, the settings whose expected loss is at most ``limit``.
+    """Certify settings whose expected loss is at most ``limit``, testing from the safest on.
 
-    With probability ``guarantee`` over the calibration rows, no certified setting has an expected loss
-    above the limit. Rows must be independent draws that were not used for anything else, in random order.
+    With probability ``guarantee`` or more over the draw of the calibration rows, no certified setting has
+    an expected loss above the limit. Rows must be independent draws, in random order, that were not used
+    for anything else.
 
     Parameters
     ----------
     losses : array of shape (n_samples, n_settings)
-        Losses in [-1, 1] of the calibration rows. The columns are sorted: the setting that is probably the
-        safest is the first.
+        Losses in [-1, 1] of the calibration rows. The columns are ordered from the setting that is probably
+        the safest to the riskiest.
     limit : float
         Number in (-1, 1).
     guarantee : float, default=0.9
-        Number in (0, 1).
+        Confidence of the certificate, in (0, 1).
 
     Returns
     -------

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import OUTCOMES
+from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.metrics.interval import Interval
 from mild.metrics.intervals import difference_intervals, linearised_rows
 from mild.metrics.outcomes import all_priced
@@ -117,7 +117,7 @@ class TargetVerdict:
     def met(self) -> bool | None:
         """Whether every target is met on these rows; None if that is not known."""
         margins = self._known_margins()
-        if any(margin.estimate < -OUTCOMES for margin in margins.values()):
+        if any(margin.estimate < -OUTCOME_TOLERANCE for margin in margins.values()):
             return False
         if len(margins) < len(self.limits):
             return None
@@ -130,10 +130,10 @@ class TargetVerdict:
             return []
         names = []
         for name, margin in self._known_margins().items():
-            if margin.high < -OUTCOMES:
+            if margin.high < -OUTCOME_TOLERANCE:
                 # This target is missed by the whole interval, which settles the answer.
                 return []
-            if margin.low < -OUTCOMES:
+            if margin.low < -OUTCOME_TOLERANCE:
                 names.append(LIMITED_FIGURES[name].name)
         return names
 
@@ -158,7 +158,7 @@ class TargetVerdict:
             words = f"has a quality of {self.quality:.4f}, where {self.reference} has none"
         else:
             verb = "keeps"
-            if self.quality_kept.estimate > 1 + OUTCOMES:
+            if self.quality_kept.estimate > 1 + OUTCOME_TOLERANCE:
                 verb = "has"
             level = f"{100 * self.quality_loss.confidence:g} % interval "
             share = _percent_words(self.quality_kept, before_interval=level)
@@ -456,9 +456,10 @@ def target_of_choices(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> TargetVerdict | None:
-    """Return whether choices of experts meet targets, compared with always asking a reference expert.
+    """Judge whether choices of experts meet targets, compared with always asking a reference expert.
 
-    The interval of a ratio r of means a and b is that of the mean of ``r + (a_i - r b_i) / b`` over rows.
+    The interval of a ratio ``r = a / b`` of two means is that of the mean of ``r + (a_i - r b_i) / b`` over
+    the rows (the delta method).
 
     Parameters
     ----------
@@ -467,8 +468,8 @@ def target_of_choices(
     prices : array of shape (n_samples, n_experts) or None
         Dollars; NaN where they are not known.
     chosen : array of int of shape (n_samples,)
-        Experts asked by the setting that is judged. Or (n_samples, m), if that setting was selected among
-        m: it is the first column, and the intervals hold for all columns at once.
+        Expert asked on each row. If these choices were selected among m alternatives, an array of shape
+        (n_samples, m): the first column is judged, and the intervals hold for all columns at once.
     reference : int
         Index of the expert to compare with.
     expert_names : sequence of str
@@ -476,11 +477,14 @@ def target_of_choices(
     limits : mapping of str to float
         Targets by name. Names that are not in ``LIMITED_FIGURES`` are ignored.
     groups : array of shape (n_samples,), default=None
-        Labels; rows of one group count as one observation in the intervals. None if every row counts.
+        Labels; rows of one group count as one observation in the intervals. None if every row counts on
+        its own.
     sample_weight : array of shape (n_samples,), default=None
         Weights of the rows in the means.
-    confidence, random_state
-        Of the intervals.
+    confidence : float, default=0.95
+        Level of the intervals.
+    random_state : int, default=0
+        Seed of the intervals.
 
     Returns
     -------

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import OUTCOMES
+from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.errors import check_option, count_noun
 from mild.metrics.intervals import difference_intervals, linearised_rows
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
@@ -39,7 +39,7 @@ STARTS = {
 # Differences of losses below this are shown as 0.0000.
 SHOWN_LOSS = 0.00005
 # Figures are sums of decimals: less than this is rounding.
-ROUNDING = OUTCOMES
+ROUNDING = OUTCOME_TOLERANCE
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -34,7 +34,7 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
     labels : tensor of shape (n_samples,)
         True class labels.
     betas : tensor of shape (n_experts,) or sequence, default=None
-        Non-negative price of asking each expert, in units of one error. None stands for zeros.
+        Non-negative price of asking each expert, in units of one error. None means zero for every expert.
 
     Returns
     -------

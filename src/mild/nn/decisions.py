@@ -25,10 +25,11 @@ def decide(
     scores : tensor of shape (n_samples, n_experts)
         Scores of the router; higher is better.
     margins : tensor of shape (n_experts,), sequence, float or Margins, default=None
-        Positive margins that the scores were trained with. None stands for all equal.
+        Positive margins that the scores were trained with. None means that all margins are equal.
     rule : {"stationary", "argmax"}, default="stationary"
         "argmax" takes the largest score, as in the paper. "stationary" takes the largest expected reward,
-        by ``stationary_distribution``; it is consistent for any margins. With equal margins they agree.
+        by ``stationary_distribution``; it is consistent for any margins. With equal margins
+        the two rules agree.
     surrogate : str or float, default="logistic"
         The surrogate that the scores were trained with.
 
@@ -62,8 +63,8 @@ def stationary_distribution(
     margins : tensor of shape (n_experts,), sequence, float or Margins, default=None
         Positive margins that the scores were trained with. None stands for all ones.
     surrogate : str or float, default="logistic"
-        The surrogate that the scores were trained with. The hinge and tau >= 2 have no unique decoding
-        and are refused.
+        The surrogate that the scores were trained with. The hinge and tau >= 2 do not determine a unique
+        distribution and are refused.
 
     Returns
     -------

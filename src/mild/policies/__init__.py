@@ -26,8 +26,8 @@ from mild.policies.deferral import (
     READINGS,
     DeferralPolicy,
     DeferralValues,
+    full_deferral_policy,
     score_network,
-    whole_deferral,
 )
 from mild.policies.mix import MixPolicy, cascade_of, cascades_of, mix_of, tradeoff_of
 from mild.policies.scores import LinearPolicy, PerceptronPolicy
@@ -63,8 +63,8 @@ __all__ = [
     "believed_costs",
     "cascade_of",
     "cascades_of",
+    "full_deferral_policy",
     "mix_of",
     "score_network",
     "tradeoff_of",
-    "whole_deferral",
 ]

@@ -408,7 +408,7 @@ def loaded_ranks(tensors: Mapping[str, Any]) -> IntArray | None:
     return np.asarray(tensors["ranks"], np.intp)
 
 
-def is_saved(policy: object) -> bool:
+def can_be_saved(policy: object) -> bool:
     """Whether a policy is one of those that can be saved."""
     return POLICIES.get(getattr(policy, "kind", "")) is type(policy)
 

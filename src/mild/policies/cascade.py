@@ -10,7 +10,7 @@ import numpy as np
 
 from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import OUTCOMES, tie_ranks
+from mild.core.rounding import OUTCOME_TOLERANCE, tie_ranks
 from mild.errors import UnsupportedError
 from mild.policies.base import Decisions, Policy, Settings, Tensors
 from mild.policies.compose import nested, unnested
@@ -207,7 +207,7 @@ class AgreementTable:
         takes_no_part = has_speaker | (codes < 0)
         expected = np.where(takes_no_part, -np.inf, self.expected(codes, own_rows))
         highest = expected.max(axis=1, keepdims=True)
-        lead = (expected >= highest - OUTCOMES).argmax(axis=1)
+        lead = (expected >= highest - OUTCOME_TOLERANCE).argmax(axis=1)
         score = expected[np.arange(len(codes)), lead]
         # Where nobody has an answer, the score is 0.
         return lead, np.where(np.isfinite(score), score, 0.0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_strength, float_vector
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import OUTCOMES
+from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.policies.base import CostPolicy, Decisions, blocks, dense
 from mild.policies.decoder import ranks_of
 
@@ -339,7 +339,7 @@ class NearestPolicy(CostPolicy, kind="nearest"):
         """Shares (n, width) of the weights of the inputs ``near``, and which of them tie for the last."""
         values = np.take_along_axis(distances.values, near, axis=1)
         weights = self.weights[near]
-        is_reached = np.cumsum(weights, axis=1, dtype=np.float64) >= count * (1 - OUTCOMES)
+        is_reached = np.cumsum(weights, axis=1, dtype=np.float64) >= count * (1 - OUTCOME_TOLERANCE)
         last = np.where(is_reached[:, -1], is_reached.argmax(axis=1), near.shape[1] - 1)
         last_value = np.take_along_axis(values, last[:, None], axis=1)
         # Equal distances differ by the rounding of the terms that they are the sum of.

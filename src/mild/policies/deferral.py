@@ -162,7 +162,7 @@ class DeferralPolicy(Policy, kind="deferral"):
         return lowest_first[values[:, lowest_first].argmax(axis=1)]
 
 
-def whole_deferral(policy: Policy) -> DeferralPolicy | None:
+def full_deferral_policy(policy: Policy) -> DeferralPolicy | None:
     """The policy, if it chooses between a classifier and all its experts; otherwise None."""
     if isinstance(policy, DeferralPolicy) and policy.options == list(range(len(policy.costs))):
         return policy

@@ -20,7 +20,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from mild.artifact.novelty import LEVELS, NOVEL, Novelty
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import ESTIMATES, is_less
+from mild.core.rounding import ESTIMATE_TOLERANCE, is_less
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy
@@ -66,7 +66,7 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutEstimates:
-    """What a router expects of rows that it was not fitted on.
+    """A router's estimates for rows that it was not fitted on.
 
     Attributes
     ----------
@@ -110,14 +110,14 @@ def fit_calibration(
     errors: FloatArray | None = None,
     prices: Any = None,
 ) -> Calibration | None:
-    """Fit slopes and offsets that make a fitted router's estimates better on rows it was not fitted on.
+    """Fit a slope and an offset per expert that improve a fitted router's estimates on held-out rows.
 
-    Each expert's cost is regressed on its expected cost; with a logistic error head, its error on the
-    log-odds (Platt scaling). An expert whose estimates do not get better keeps them: it has slope 1 and
-    offset 0.
+    For most routers, each expert's cost is regressed on its expected cost. For a PricedRouter that
+    estimates the log-odds of an error, the error is calibrated on the log-odds (Platt scaling). An expert
+    whose held-out estimates do not improve keeps slope 1 and offset 0.
 
-    The search's stack has estimates for held-out rows already; other routers are fitted again without each
-    fold.
+    A stack found by RouterCV already has estimates for held-out rows; any other router is refitted without
+    each fold.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def fit_calibration(
     X, costs : arrays of shape (n_samples, n_features) and (n_samples, n_experts)
         What it was fitted on; the costs include prices.
     folds : sequence of (rows to fit on, held-out rows)
-        The folds for which it is fitted again.
+        The router is refitted on the first rows of each pair and predicts the second.
     errors : array of shape (n_samples, n_experts), default=None
         The errors that a PricedRouter was fitted on; None for other routers.
     prices : array of shape (n_experts,) or (n_samples, n_experts), default=None
@@ -135,49 +135,52 @@ def fit_calibration(
     Returns
     -------
     calibration : Calibration or None
-        None if the router has no expected costs that depend on the input, or if calibration improves those
-        of no expert.
+        None if the router has no expected costs that depend on the input, or if calibration improves the
+        estimates of no expert.
     """
+    # Evenly spaced rows, at most MAX_ROWS.
     stride = 1 + len(costs) // MAX_ROWS
     folds = [(train[::stride], test[::stride]) for train, test in folds]
     try:
         with warnings.catch_warnings():
             # The fit on all rows has given its warnings already.
             warnings.simplefilter("ignore")
-            raw = _held_out_estimates(router, X, costs, folds, errors, prices)
+            held_out = _held_out_estimates(router, X, costs, folds, errors, prices)
     except InvalidInputError:
-        # Some expert was asked only in rows that one fold holds out, so nothing can be fitted without it.
+        # All outcomes of some expert are in one fold: without that fold, the router cannot be fitted.
         return None
-    if raw is None:
+    if held_out is None:
         return None
     targets = costs
     if errors is not None:
         targets = errors
 
-    # Each fold is calibrated by lines from the other folds, so that the gain is not that of the rows on
-    # which the lines were fitted.
-    calibrated = _cross_calibrated(raw, targets, folds)
-    raw_errors = _mean_squared_errors(raw, targets)
-    improves = _mean_squared_errors(calibrated, targets) < raw_errors * (1 - ESTIMATES)
+    # Each fold is calibrated by lines fitted on the other folds, so that the improvement is not measured on
+    # the rows that the lines were fitted on.
+    calibrated = _cross_calibrated(held_out, targets, folds)
+    raw_squared_errors = _mean_squared_errors(held_out, targets)
+    # Better by more than rounding.
+    threshold = raw_squared_errors * (1 - ESTIMATE_TOLERANCE)
+    improves = _mean_squared_errors(calibrated, targets) < threshold
     if not improves.any():
         return None
-    lines = _fit_lines(raw, targets, raw.rows)
+    lines = _fit_lines(held_out, targets, held_out.rows)
     for expert in np.flatnonzero(~improves):
         lines[expert] = IDENTITY
-    calibrated = replace(calibrated, raw=np.where(improves, calibrated.raw, raw.raw))
-    calibrated_errors = _mean_squared_errors(calibrated, targets)
+    calibrated = replace(calibrated, raw=np.where(improves, calibrated.raw, held_out.raw))
+    calibrated_squared_errors = _mean_squared_errors(calibrated, targets)
 
     ranks = router.policy_.ranks
-    raw_loss = _mean_cost_of_choices(raw, costs, ranks)
+    raw_loss = _mean_cost_of_choices(held_out, costs, ranks)
     calibrated_loss = _mean_cost_of_choices(calibrated, costs, ranks)
     return Calibration(
         slopes=[line.slope for line in lines],
         offsets=[line.offset for line in lines],
-        logistic=raw.error_scale is not None,
+        logistic=held_out.error_scale is not None,
         decides=not is_less(raw_loss, calibrated_loss),
         loss=(raw_loss, calibrated_loss),
-        squared_error=(float(raw_errors.mean()), float(calibrated_errors.mean())),
-        rows=len(raw.rows),
+        squared_error=(float(raw_squared_errors.mean()), float(calibrated_squared_errors.mean())),
+        rows=len(held_out.rows),
     )
 
 
@@ -204,19 +207,24 @@ def _held_out_estimates(
     errors: FloatArray | None,
     prices: Any,
 ) -> HeldOutEstimates | None:
-    """Return what the router expects of held-out rows; None if that does not depend on the input."""
-    # A RouterCV has fitted the router that won, but may decide as a constant nevertheless.
+    """Return the router's estimates for held-out rows.
+
+    None if it has no expected costs, or if they do not depend on the input. ``errors`` and ``prices`` are
+    those of a PricedRouter.
+    """
+    # A RouterCV has fitted the winning router, but may still decide as a constant.
     winner = getattr(router, "best_router_", router)
     policy: Policy = winner.policy_
     if policy.is_constant or router.policy_ is not policy:
         return None
     stack_costs = getattr(winner, "held_out_costs_", None)
     if stack_costs is not None:
-        # The stack has estimates for all rows, also for those that ``MAX_ROWS`` leaves out.
+        # The stack has estimates for all rows, including those that ``MAX_ROWS`` leaves out.
         rows = np.concatenate([test for _, test in folds])
         expected = np.full(costs.shape, np.nan, stack_costs.dtype)
         expected[rows] = stack_costs[rows]
         return HeldOutEstimates(expected)
+    # Some policies have no expected costs: one row is enough to find out.
     try:
         policy.expected_costs(X[:1])
     except UnsupportedError:
@@ -233,7 +241,7 @@ def _held_out_estimates(
 def _held_out_errors(
     router: Any, X: Any, errors: FloatArray, prices: Any, folds: Folds
 ) -> HeldOutEstimates:
-    """Return the errors and prices that a PricedRouter expects of held-out rows."""
+    """Return a PricedRouter's estimates of errors and prices for held-out rows."""
     expected_errors = np.full(errors.shape, np.nan)
     weighted_prices = np.zeros(errors.shape)
     logistic_scales = []
@@ -316,7 +324,7 @@ def _platt_line(log_odds: FloatArray, target: FloatArray) -> _Line:
 
 def _is_constant(estimates: FloatArray) -> bool:
     """Whether estimates differ by rounding at most."""
-    return bool(np.ptp(estimates) <= ESTIMATES * np.abs(estimates).max())
+    return bool(np.ptp(estimates) <= ESTIMATE_TOLERANCE * np.abs(estimates).max())
 
 
 def fit_novelty(

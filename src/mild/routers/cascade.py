@@ -32,7 +32,7 @@ from mild.core.arrays import (
     float_matrix,
     invalid,
 )
-from mild.core.rounding import OUTCOMES, first_smallest, tie_ranks
+from mild.core.rounding import OUTCOME_TOLERANCE, first_smallest, tie_ranks
 from mild.errors import DegenerateDataWarning, check_constructor
 from mild.metrics.rows import row_weights
 from mild.policies import CascadePolicy, ConstantPolicy, Policy
@@ -65,7 +65,7 @@ WORTH = 0.03
 # Shares of the rows that are not too hard for the first step.
 START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
 # Differences between costs that are only rounding.
-ROUNDING = OUTCOMES
+ROUNDING = OUTCOME_TOLERANCE
 # Rows with the same value may differ by rounding, and a threshold must not divide them. So it lies below
 # their value by this share of the range of all values.
 SLACK = 1e-5

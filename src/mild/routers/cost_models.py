@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.linear_model import Ridge
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
-from mild.core.rounding import ESTIMATES, is_less
+from mild.core.rounding import ESTIMATE_TOLERANCE, is_less
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
 from mild.routers.base import (
@@ -518,7 +518,7 @@ def _best_strength(
         squared_error = float(np.nanmean(weight * (estimates - targets) ** 2))
         if squared_error > CLEARLY_WORSE * least_error:
             break
-        if is_less(squared_error, least_error, ESTIMATES):
+        if is_less(squared_error, least_error, ESTIMATE_TOLERANCE):
             best_estimates = estimates
             best_alpha = alpha
             least_error = squared_error
@@ -608,7 +608,8 @@ def ridge_heads(
     targets : array of shape (n, p)
         The targets t.
     weights : array of shape (n, p)
-        The weights w; 0 where the target is unknown.
+        The weights w: the weight of the row, or 0 where the target is unknown. All positive weights of a
+        row are equal.
     penalties : array of shape (p,) or float
         The penalties l.
 
@@ -621,15 +622,16 @@ def ridge_heads(
     penalties = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (n_experts,))
     coef = np.zeros((n_experts, X.shape[1]), dtype)
     intercept = np.zeros(n_experts, dtype)
-    # In double precision: the last digits depend on the processor, and must not decide between experts.
+    # In double precision: rounding depends on the processor, and must not decide which expert is chosen.
     X = X.astype(np.float64, copy=False)
     # Experts that were asked about the same rows are fitted together, which needs one factorisation of X.
     row_patterns, pattern_of_expert = np.unique(weights > 0, axis=1, return_inverse=True)
     for pattern in range(row_patterns.shape[1]):
         rows = np.flatnonzero(row_patterns[:, pattern])
         experts = np.flatnonzero(pattern_of_expert.ravel() == pattern)
-        model = Ridge(alpha=penalties[experts].copy(), **_ridge_options(X, penalties[experts]))
-        # Unweighted where possible: the solvers then save a copy of X.
+        model = Ridge(alpha=penalties[experts], **_ridge_options(X, penalties[experts]))
+        # Positive weights depend on the row only, so those of any of these experts will do. Without
+        # weights, the solvers need no copy of X.
         row_weight = weights[rows, experts[0]]
         if (row_weight == 1).all():
             row_weight = None
@@ -666,8 +668,8 @@ def logistic_heads(
 
         sum_i s_ik [t_ik log(1 + e^-f_ik) + (1 - t_ik) log(1 + e^f_ik)] + alpha ||c_k||^2,
 
-    where ``s_ik = w_ik / sum_i w_ik`` is the share of row i in the weights of the expert. All experts are
-    solved in one run of L-BFGS, in double precision.
+    where ``s_ik = w_ik / sum_j w_jk`` is the share of row i in the expert's total weight. All experts are
+    fitted in a single run of L-BFGS, in double precision.
 
     Parameters
     ----------
@@ -696,7 +698,7 @@ def logistic_heads(
         np.ascontiguousarray((shares * known_targets).T, dtype=X.dtype),
         np.ascontiguousarray((shares * (1 - known_targets)).T, dtype=X.dtype),
     )
-    # The curvature of the logistic loss at f = 0 is 1/4.
+    # 1/4 is the curvature of the logistic loss at f = 0, where the solver starts.
     preconditioner = sampled_preconditioner(X, shares.mean(axis=1), 0.25, alpha)
     with single_blas_thread() as threads:
         objective = LinearObjective(X, loss, alpha, threads=threads)
@@ -709,6 +711,7 @@ def logistic_heads(
             stacklevel=5,
         )
     W = solution.W.astype(dtype)
+    # As in scikit-learn, the number of iterations is at least 1.
     return Heads(W[:, :-1].copy(), W[:, -1].copy(), max(1, solution.n_iter))
 
 

@@ -146,7 +146,7 @@ def training_targets(
     Parameters
     ----------
     options : LossParameters
-        The router.
+        The router, or anything else with its loss parameters.
     X : array of shape (n, d)
         Features, on whose norms some margins depend.
     costs : array of shape (n, p)
@@ -154,12 +154,13 @@ def training_targets(
     sample_weight : array of shape (n,) or None
         Weights of the rows.
     reusable : Targets, default=None
-        Targets of the same rows by options that differ in nothing but margins: only the margins are
-        computed then.
+        Targets of the same rows for options that differ only in their margins: then only the margins are
+        computed.
 
     Returns
     -------
     targets : Targets
+        Rewards, margins, surrogate and weights of the rows.
     """
     check_option("loss", options.loss, LOSSES)
     if reusable is not None:
@@ -185,7 +186,9 @@ def training_targets(
         largest = np.nanmax(costs[weight > 0])
         costs = np.where(weight[:, None] > 0, costs, np.minimum(costs, largest))
     margins = training_margins(options, X, costs, weight)
-    statistics = DataStatistics(margins, np.ones(p), options.cost_scale)
+    # Only losses on labels use the counts.
+    unused_counts = np.ones(p)
+    statistics = DataStatistics(margins, unused_counts, options.cost_scale)
     return row_targets(options, costs, weight, statistics)
 
 

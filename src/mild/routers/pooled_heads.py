@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import ESTIMATES, first_smallest
+from mild.core.rounding import ESTIMATE_TOLERANCE, first_smallest
 
 # Ridge strengths that are tried, as multiples of the features' variance over the number of rows.
 STRENGTHS = (*(10.0 ** np.arange(-2, 6)), np.inf)
@@ -156,7 +156,7 @@ def _best_strength(paths: dict[int, _Path], summary: _CellSummary) -> int:
     errors = np.zeros(len(STRENGTHS))
     for expert, path in paths.items():
         errors += summary.n_effective[expert] * path.errors
-    return first_smallest(errors, ESTIMATES)
+    return first_smallest(errors, ESTIMATE_TOLERANCE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ def _common_slopes(
     moments = _Moments.of(X, rows, row_weight, residual_sums[rows] / row_weight, centre)
     n_effective = row_weight.sum() ** 2 / (row_weight**2).sum()
     path = _ridge_path(moments, n_effective, total_variance)
-    return path.slopes[first_smallest(path.errors, ESTIMATES)]
+    return path.slopes[first_smallest(path.errors, ESTIMATE_TOLERANCE)]
 
 
 def _level_errors(cells: SparseOutcomes, summary: _CellSummary, variance: FloatArray) -> FloatArray:

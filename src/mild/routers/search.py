@@ -24,7 +24,13 @@ from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_jobs, float_vector, invalid
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import ESTIMATES, OUTCOMES, first_smallest, is_less, tie_ranks
+from mild.core.rounding import (
+    ESTIMATE_TOLERANCE,
+    OUTCOME_TOLERANCE,
+    first_smallest,
+    is_less,
+    tie_ranks,
+)
 from mild.errors import TuningInterruptedWarning, check_arguments, check_constructor, count_noun
 from mild.metrics import (
     Verdict,
@@ -242,7 +248,7 @@ class RouterCV(BaseRouter):
         sample_weight: FloatArray | None,
         groups: IntArray | None = None,
     ) -> Policy:
-        """Judge all candidates on held-out rows, and return the policy of the winner."""
+        """Judge all candidates on held-out rows, and return the policy of the winner or of the constant."""
         check_jobs(self.n_jobs)
         self._check_margin_factors()
         self._warn_if_degenerate(costs)
@@ -258,9 +264,10 @@ class RouterCV(BaseRouter):
             search.earlier_results = self.memory.of(data, self.search_tol)
         search.run(plan.first)
         if plan.moved and not search.interrupted:
+            # Moved margins are only tried at the strengths that were best for the central ones.
             best_strengths = _best_strengths(search, plan.n_strengths)
             search.run([moved for moved in plan.moved if moved.params["alpha"] in best_strengths])
-        # These are made from the best of the candidates above.
+        # The bias and the stack are made from the best of the candidates above.
         if plan.with_bias and not search.interrupted:
             _add_bias(search)
         if plan.with_stack and not search.interrupted:
@@ -440,7 +447,7 @@ class RouterCV(BaseRouter):
         # Two-sided, at the level that allows for as many comparisons as there are candidates.
         coverage = 1 - 2 * (1 - self.confidence) / costs.shape[1]
         reach = student_quantile(coverage, n_drawn - 1) * difference.std(ddof=1)
-        rounding_error = OUTCOMES * float(np.abs(costs).max())
+        rounding_error = OUTCOME_TOLERANCE * float(np.abs(costs).max())
         return bool(difference.mean() + reach / math.sqrt(n_drawn) < -rounding_error)
 
     def _report(self, results: CompleteResults, comparable: ComparableCosts, index: int) -> None:
@@ -616,7 +623,7 @@ class CompleteResults:
     @property
     def rounding_error(self) -> float:
         """By how much mean costs of the same choices may differ, which must not decide."""
-        return OUTCOMES * float(np.abs(self.mean_costs).max())
+        return OUTCOME_TOLERANCE * float(np.abs(self.mean_costs).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -909,7 +916,7 @@ def _stack_members(search: Search) -> dict[str, int]:
         if "bias" in candidate.params:
             continue  # Costs are blended, and a bias distorts expected costs.
         name = candidate.member
-        if name not in best or is_less(losses[index], losses[best[name]], ESTIMATES):
+        if name not in best or is_less(losses[index], losses[best[name]], ESTIMATE_TOLERANCE):
             best[name] = index
     return best
 

@@ -345,7 +345,7 @@ def _line_search(
 ) -> _Point | None:
     """Return a point along a direction that meets the weak Wolfe conditions.
 
-    With the value F(a) and the slope F'(a) at the step length a these are
+    With F(a) and F'(a) the value and the slope at step length a, these are
 
         F(a) <= F(0) + 1e-4 a F'(0)    (otherwise a is too long),
         F'(a) >= 0.9 F'(0)             (otherwise a is too short).
@@ -353,8 +353,8 @@ def _line_search(
     Unlike the strong conditions, they can also be met at the kinks of the hinge.
 
     The first length is 1, which fits the preconditioner: near the solution one evaluation is enough. The
-    length is doubled until it is too long, and then found by bisection. When trials run out, the lowest
-    point that was not too long is returned; None if there is none.
+    length is doubled until it is too long; then the interval is bisected. If the trials run out, the lowest
+    point that was not too long is returned, or None if there is none.
     """
     slope = float(point.gradient @ direction)
     if not slope < 0:

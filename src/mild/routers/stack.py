@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import OUTCOMES
+from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError, check_arguments
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter, unwarned, weights_of, weights_or_ones
@@ -48,7 +48,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     final_estimator : BaseRouter, default=None
         A router that learns from ``len(estimators) * n_experts`` features; None to blend costs.
     cv : int, splitter or list of tuple, default=5
-        The folds. A number shuffles the rows into so many, at most one per row; pairs are index arrays of
+        The folds. A number gives that many shuffled folds, at most one per row; pairs are index arrays of
         the rows that are seen and of those that are held out. Rows that no fold holds out have no part in
         the weights of the members.
     n_jobs : int, default=None
@@ -142,8 +142,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
         known_costs : dict of str to array of shape (n_samples, n_experts), default=None
-            Expected costs of held-out rows, by the name of the member: such a member is not fitted again
-            without each fold of ``cv``.
+            Expected costs for held-out rows, by member name. Such a member is not refitted without each
+            fold of ``cv``.
 
         Returns
         -------
@@ -162,15 +162,16 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         known_costs: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Policy:
-        """Fit the members, and combine them by a blend or by the final estimator."""
+        """Fit the members, and combine them by blending or by the final estimator."""
         members = self._members()
         folds = self._folds(costs, sample_weight)
+        # Expected costs for a blend, distributions over experts for a final estimator.
         predictions = self._held_out_predictions(
             members, folds, X, costs, sample_weight, known_costs
         )
         self.estimators_ = [_fit_member(member, X, costs, sample_weight) for member in members]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
-        # Only one of the two ways to combine members sets these.
+        # A blend sets the first three, a final estimator the last.
         self.weights_: FloatArray | None = None
         self.held_out_: IntArray | None = None
         self.held_out_costs_: FloatArray | None = None
@@ -546,7 +547,7 @@ def explained(sums: FloatArray) -> float:
 
 def _or_means(weights: FloatArray) -> FloatArray:
     """Set weights that are only rounding to 0; if all are, give the mean costs, which come last, 1."""
-    weights = np.where(weights > OUTCOMES, weights, 0.0)
+    weights = np.where(weights > OUTCOME_TOLERANCE, weights, 0.0)
     if not weights.any():
         weights[-1] = 1.0
     return weights

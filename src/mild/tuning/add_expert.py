@@ -156,24 +156,24 @@ def add_expert(
     """Add an expert to a router from graded answers, usually 30 to 300, without refitting it.
 
     The expected cost of the new expert is a mixture of the expected costs of the router's experts, plus a
-    constant (``mild.policies.adding``). The gain, what the router costs less with it, is estimated by
+    constant (``mild.policies.adding``). The gain is how much less the router costs with it, estimated by
     cross-validation over the graded answers.
 
     Parameters
     ----------
-    router : one with text features that expects costs, or has separate heads for error and price; or the
-        folder of one
-    table : OutcomeTable, or whatever ``mild.read_outcomes`` takes, with scores of the new expert
-    name : the new expert; by default the only expert of the table that the router does not know
-    known : the table that the router was fitted on. Outcomes of the router's experts that ``table`` lacks
-        are taken from it, by query, and means are over its rows
-    price : dollars per answer; by default those of the table
-    beta : what asking it costs, in wrong answers, beside dollars and seconds
+    router : a Router with text features that predicts expected costs, or has separate heads for error and
+        price; or the folder that it was saved in
+    table : OutcomeTable, or anything that ``mild.read_outcomes`` accepts, with scores of the new expert
+    name : name of the new expert; by default the only expert of the table that the router does not know
+    known : the table that the router was fitted on. It fills in outcomes of the router's experts that are
+        missing in ``table``, matched by query, and means are taken over its rows
+    price : dollars per answer; by default the prices in the table
+    beta : cost of asking the new expert, in units of one wrong answer, in addition to dollars and seconds
 
     Returns
     -------
-    AddedExpert, whose ``router`` has the new expert as its last one. Its target, trade-offs and verdict are
-    those of other experts and are left out.
+    AddedExpert, whose ``router`` has the new expert last. The old router's target, trade-offs and verdict
+    do not apply to it and are left out.
 
     Examples
     --------
@@ -193,17 +193,21 @@ def add_expert(
     require_scores(table, "table")
     new_expert = _new_name(router, table, name)
     terms = _terms_with(router, new_expert, beta)
+    # Rows with a grade of the new expert, which is the last column of every array.
     rows = _labelled_rows(table, known, [*router.expert_names, new_expert], price)
-    in_dollars = _is_in_dollars(router, terms)
-    rows, costs = _rows_with_costs(rows, terms, in_dollars)
+    prices_are_dollars = _is_in_dollars(router, terms)
+    rows, costs = _rows_with_costs(rows, terms, prices_are_dollars)
     if rows.n_rows < FEW:
         message = f"{rows.n_rows} labels of {new_expert} say little; {FEW} to {MANY} are usual."
         warnings.warn(message, DegenerateDataWarning, stacklevel=3)
-    if in_dollars:
+    # In the unit of the router's price heads: dollars, or wrong answers, as the cost beyond the error.
+    if prices_are_dollars:
         mean_price = _mean_dollars(rows, beta, terms.price_weight)
     else:
         mean_price = float((costs - rows.errors)[:, -1].mean())
     labels = _make_labels(router, rows, costs, mean_price, reference_table=known)
+    # A policy that decides by scores returns no expected costs. To add an expert, it decides by expected
+    # errors and prices instead.
     by_scores = router.policy.decide(labels.X[:1]).costs is None
     router_with_costs = router
     if by_scores:
@@ -213,7 +217,8 @@ def add_expert(
     gain, gain_error = _gain(router_with_costs.policy, labels, query_hashes(rows.table))
     trusted_at = None
     if gain > 0:
-        # The standard error falls with the root of the number of labels.
+        # The standard error falls with the square root of the number of labels: with this many, the
+        # interval of the same gain would just exclude 0.
         trusted_at = math.ceil(rows.n_rows * (Z * gain_error / gain) ** 2)
     return AddedExpert(
         router=_router_with(router_with_costs, rows, labels, extension, info),

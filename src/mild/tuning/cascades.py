@@ -16,7 +16,7 @@ from mild.artifact import Router
 from mild.artifact.facts import cascade_words
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.core.rounding import OUTCOMES, first_smallest, tie_ranks
+from mild.core.rounding import OUTCOME_TOLERANCE, first_smallest, tie_ranks
 from mild.data import OutcomeTable
 from mild.data.splits import Split, random_splits
 from mild.errors import count_noun
@@ -179,24 +179,26 @@ def describe_cascade(
     router: Router,
     task: Task,
     seconds: float | None,
-    other_seconds: float | None,
-    other: str,
+    reference_seconds: float | None,
+    reference_expert: str,
 ) -> dict[str, Any]:
-    """Describe a router's cascades in names, figures and sentences, JSON-ready.
+    """Describe a router's cascades in names, figures and sentences that can be written as JSON.
 
     Parameters
     ----------
-    router : a router that is a cascade, or a mix of two
+    router : a router that is a cascade, or a mix of two cascades
     task : the rows that it was fitted on
     seconds : mean time to an answer; None if it is not known
-    other_seconds : the same of always asking one expert
-    other : name of this expert
+    reference_seconds : mean time to an answer if the reference expert is always asked; None if it is not
+        known
+    reference_expert : name of that expert
 
     Returns
     -------
     dict
-        "steps" has, for each cascade, the names of the experts that each step asks. "sentences" say in
-        which order experts are asked, and how long an answer takes.
+        "steps" has, for each cascade, the names of the experts asked in each step. "seconds" and
+        "other_seconds" are the two times. "sentences" say in which order experts are asked, and how long an
+        answer takes.
     """
     expert_names = task.table.expert_names
     steps_of_cascades = []
@@ -207,14 +209,15 @@ def describe_cascade(
             step_names.append([expert_names[expert] for expert in step])
         steps_of_cascades.append(step_names)
         sentences.append(_path_sentence(cascade, share, expert_names))
-    if seconds is not None and other_seconds is not None:
+    if seconds is not None and reference_seconds is not None:
         sentences.append(
-            f"An answer takes {seconds:.2f} s on average; always {other} takes {other_seconds:.2f} s."
+            f"An answer takes {seconds:.2f} s on average; always asking {reference_expert} takes "
+            f"{reference_seconds:.2f} s."
         )
     return {
         "steps": steps_of_cascades,
         "seconds": seconds,
-        "other_seconds": other_seconds,
+        "other_seconds": reference_seconds,
         "sentences": sentences,
     }
 
@@ -337,7 +340,7 @@ def _cheapest_cascade_that_keeps(
     no_features = np.zeros((len(train), 1))
     answers = rows.answers.take(train)
     router.fit(no_features, 1 - scores, answers=answers, prices=rows.prices[train])
-    most_errors = 1 - least_share * scores[:, best_expert].mean() + OUTCOMES
+    most_errors = 1 - least_share * scores[:, best_expert].mean() + OUTCOME_TOLERANCE
     candidate = _cheapest_of_cost(router.candidates_, most_errors)
     if candidate is None:
         return None

@@ -133,14 +133,18 @@ def make_text_features(
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures:
-    """Return the unfitted transformer that makes features of a table's queries or vectors.
+    """Return an unfitted transformer that makes features from a table's queries or vectors.
 
     Parameters
     ----------
-    table : the table; features of queries or vectors that it does not have are refused
-    text : name of the features, or unfitted features, which are copied. None for "hashing", or "vectors"
-        where the table has no queries
+    table : the table; it must have the queries or vectors that the features are made from
+    text : name of the features, or an unfitted object of ``mild.features``, which is copied; None for
+        "hashing", or for "vectors" if the table has no queries
     progress : callable(done, total, message) or None
+
+    Returns
+    -------
+    TextFeatures
     """
     if text is None:
         if not table.has_queries and table.vectors is None:
@@ -248,7 +252,7 @@ def fit_task(task: Task, model: Any, text_features: TextFeatures | None) -> Fitt
     features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
-    return fitted_model(task, model, text_features, features)
+    return with_calibration(task, model, text_features, features)
 
 
 def fit_features(task: Task, text_features: TextFeatures | None) -> Any:
@@ -282,13 +286,13 @@ def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
     return NamedCosts.of(costs, task.table.expert_names, task.ranks), arguments
 
 
-def fitted_model(
+def with_calibration(
     task: Task, model: Any, text_features: TextFeatures | None, features: Any
 ) -> Fitted:
-    """Return a fitted model with the calibration of its expected costs and with its novelty.
+    """Add to a fitted model the calibration of its expected costs, and what recognises novel queries.
 
-    The calibration says how far expected costs can be trusted, by cross-validation. The novelty says how
-    unusual a query is; a table of numbers has no queries, and none. Both need at least two groups of rows.
+    The calibration corrects expected costs by cross-validation. The novelty says how unusual a query is; a
+    table of numbers has none. With fewer than two groups of rows, neither can be fitted.
     """
     from mild.routers.calibration import fit_calibration, fit_novelty
     from mild.routers.cost_models import PricedRouter
@@ -308,10 +312,14 @@ def fitted_model(
         errors, prices, _ = asking_prices(task)
     novelty = None
     if text_features is not None:
-        held_out = folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
-        means = _expected_means(task, errors, prices)
+        novelty_fold = folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
+        means_by_expert = _expected_means(task, errors, prices)
         novelty = fit_novelty(
-            text_features, feature_inputs(task.table, text_features), features, held_out, means
+            text_features,
+            feature_inputs(task.table, text_features),
+            features,
+            novelty_fold,
+            means_by_expert,
         )
     calibration = fit_calibration(
         router, router_input, task.costs, calibration_folds, errors, prices

@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import OUTCOMES, tie_ranks
+from mild.core.rounding import OUTCOME_TOLERANCE, tie_ranks
 from mild.errors import InvalidInputError, TuningInterruptedWarning
 from mild.metrics.operating_points import (
     ALONE,
@@ -553,7 +553,7 @@ class _SettingPath:
                 point = replace(alone, first=point.first, second=point.second, share=point.share)
             points.append(point)
         best_expert = singles[self.settings[self.reference].index]
-        if self.held_out.can_mix and points[-1].quality < best_expert.quality - OUTCOMES:
+        if self.held_out.can_mix and points[-1].quality < best_expert.quality - OUTCOME_TOLERANCE:
             points.extend(self._points_to_best_expert(hull[-1], points[-1], best_expert))
         return points
 

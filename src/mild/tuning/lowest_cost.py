@@ -15,7 +15,7 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.rounding import OUTCOMES
+from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.data.describing import describe_prices, has_unused_prices
 from mild.errors import InvalidInputError, TuningInterruptedWarning
 from mild.features import TextFeatures
@@ -40,11 +40,11 @@ from mild.tuning.fitting import (
     changed_shares,
     fit_arguments,
     fit_features,
-    fitted_model,
     is_scaled,
     make_saved_router,
     settle_ties,
     standardized,
+    with_calibration,
 )
 from mild.tuning.held_out import cross_fit
 from mild.tuning.request import TuneRequest
@@ -73,7 +73,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
-    fitted = fitted_model(task, model, text_features, features)
+    fitted = with_calibration(task, model, text_features, features)
     verdict = _search_verdict(search, task)
     notes: dict[str, Any] = {}
     cascade = None
@@ -113,11 +113,15 @@ def _search_model(request: TuneRequest, text_features: TextFeatures | None, fold
 def constant_result(request: TuneRequest) -> TuneResult:
     """Return the result for a table in which one expert costs least in every row.
 
-    There is nothing to search: the router always asks this expert, and the verdict says why.
+    There is nothing to search: the router always asks this expert, and the verdict states the reason.
     """
     task = request.task
     fitted = fit_constant(task)
-    expert_name = task.table.expert_names[task.constant_expert or 0]
+    reason = task.constant_reason
+    expert = task.constant_expert
+    assert expert is not None
+    assert reason is not None
+    expert_name = task.table.expert_names[expert]
     verdict = Verdict(
         estimate=0.0,
         low=0.0,
@@ -126,7 +130,7 @@ def constant_result(request: TuneRequest) -> TuneResult:
         n_rows=task.table.rows,
         n_groups=task.table.rows,
         identical=True,
-        fixed_sentence=fitted.note,
+        fixed_sentence=reason,
     )
     features_kind = None
     if fitted.router.text is not None:
@@ -142,7 +146,7 @@ def constant_result(request: TuneRequest) -> TuneResult:
         answers_unused=unused_answers(task, request.random_state),
         cost=task.cost,
         text=features_kind,
-        notes=(*request.notes, fitted.note or ""),
+        notes=(*request.notes, reason),
         library=task.table.library,
     )
 
@@ -292,7 +296,7 @@ def _used_cascade(
     )
     extra_dollars = _extra_dollars(request.task, cascade, constants)
     against_constant = against_constant.named(verdict.constant, request.task.unit, extra_dollars)
-    is_better = against_winner.estimate < -OUTCOMES
+    is_better = against_winner.estimate < -OUTCOME_TOLERANCE
     if search.safe:
         is_better = against_winner.high < 0 and bool(against_constant.pays)
     if not is_better:
@@ -363,7 +367,7 @@ def _prices_unused(task: Task, frontier: Frontier | None) -> dict[str, Any] | No
         }
     # The cheapest point whose quality is at least that of the best expert.
     reference = frontier.reference
-    is_as_good = frontier.quality >= reference.quality - OUTCOMES
+    is_as_good = frontier.quality >= reference.quality - OUTCOME_TOLERANCE
     dollars = float(frontier.dollars[is_as_good].min(initial=reference.dollars))
     saved = 0.0
     if reference.dollars > 0:
@@ -380,7 +384,7 @@ def _prices_unused(task: Task, frontier: Frontier | None) -> dict[str, Any] | No
 
 def _saving_words(best_expert: str, reference_dollars: float, dollars: float, saved: float) -> str:
     """Return a sentence on what a trade-off costs that keeps the quality of the best expert."""
-    if saved <= OUTCOMES:
+    if saved <= OUTCOME_TOLERANCE:
         return f"No trade-off has the quality of always {best_expert} on held-out rows for fewer dollars."
     return (
         f"On held-out rows, a trade-off has the quality of always {best_expert} for ${amount(dollars)} "

@@ -45,14 +45,15 @@ def save(
 
     Parameters
     ----------
-    router : fitted router, Pipeline that ends in one and may begin with text features, or ``Router``
-    folder : target; must not exist or be empty, unless ``overwrite``
+    router : fitted router, ``Router``, or a Pipeline that ends in a router and may begin with text features
+    folder : folder to write; it must not exist yet or must be empty, unless ``overwrite``
     expert_names, feature_names, data, text, notes, query_hashes : as in ``mild.artifact.save``
     overwrite : whether an existing router may be replaced
-    table : the table whose queries and costs the router was fitted on, or whatever ``mild.read_outcomes``
-        takes; with it the names of the experts, the terms of the cost, prices and hashes of the training
-        queries are saved, too
-    beta, price_weight, latency_weight : the terms of that cost, as given to ``table.costs``
+    table : the table that the router was fitted on, or anything that ``mild.read_outcomes`` accepts. If
+        given, the names of the experts, the terms of the cost, prices and hashes of the training queries
+        are saved as well
+    beta, price_weight, latency_weight : the terms of the cost, as passed to ``table.costs``; only with
+        ``table``
 
     Returns
     -------
@@ -102,7 +103,7 @@ def _refuse_terms(terms: CostTerms) -> None:
 def _with_table(
     router: Any, table: OutcomeTable, terms: CostTerms, text: TextFeatures | None
 ) -> Router:
-    """Return the router with what is recorded about the table that it was fitted on: cost, queries, ..."""
+    """Return the router with what is recorded about the table that it was fitted on, such as its cost."""
     source = source_of(router)
     text_features = text
     if text_features is None:

@@ -190,13 +190,13 @@ def within_capacity(
     """Limit deferrals to ``capacity`` rows per expert and batch; the classifier decides the others.
 
     The first ``batch_size`` rows are a batch, the next ``batch_size`` rows the next one, and so on. Of the
-    rows of a batch that are deferred to an expert, it answers those of highest priority; of rows with equal
-    priority, the earlier ones.
+    rows in a batch that are deferred to an expert, the expert answers those with the highest priority;
+    among rows with equal priority, the earlier ones.
 
     Parameters
     ----------
     deferred_to : (n_samples,) index of the expert, -1 where the classifier decides
-    priority : (n_samples,) larger where the expert is needed more, such as the deferral margin
+    priority : (n_samples,) larger where the expert is needed more, for example the deferral margin
     capacity : largest number of rows that an expert answers in a batch
     batch_size : rows in a batch
 
