@@ -19,7 +19,7 @@ from mild.policies import Policy
 from mild.policies.base import dense
 from mild.routers.base import BaseRouter, from_policy
 from mild.routers.baselines import mean_costs
-from mild.routers.cost_models import Heads, logistic_heads, observed
+from mild.routers.cost_models import Heads, known_weights, logistic_heads
 
 # An expert is good enough on a row when it costs no more than the cheapest asked one, up to rounding.
 GOOD_ENOUGH = 1e-12
@@ -139,7 +139,7 @@ class ScoreCascadeRouter(BaseRouter):
         p = costs.shape[1]
         prices = np.zeros(p) if self.prices is None else self.prices
         self.prices_ = float_vector("prices", prices, p)
-        weights = observed("costs", costs, sample_weight)
+        weights = known_weights("costs", costs, sample_weight)
         means = mean_costs(costs, sample_weight)
         order = self._order(means)
         columns = self._columns(p, X.shape[1])

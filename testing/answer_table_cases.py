@@ -13,7 +13,7 @@ from mild.data import OutcomeTable
 from mild.features import HashingFeatures
 from mild.routers.cascade import CascadeRouter
 from mild.routers.linear import LinearRouter
-from mild.tuning.fitting import contents
+from mild.tuning.fitting import feature_inputs
 
 NAMES = ["little", "other", "strong"]
 RIGHT = {"little": 0.8, "other": 0.75, "strong": 0.95}
@@ -57,7 +57,7 @@ def fitted_cascade(table: OutcomeTable, price_weight: float = 5.0, **options: ob
         price_weight=price_weight,
         text=HashingFeatures(dimensions=16),
     )
-    X = direct.features(contents(table, direct.text))
+    X = direct.features(feature_inputs(table, direct.text))
     fitted = CascadeRouter(price_weight, **options).fit(  # type: ignore[arg-type]
         X, 1 - table.scores, answers=table.answers, prices=table.prices, direct=direct.policy
     )

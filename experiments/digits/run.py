@@ -45,7 +45,7 @@ from mild.evaluation.comparison import (
     Context,
     Method,
     SplitResult,
-    linear_search,
+    linear_search_builder,
     run_method,
 )
 from mild.routers.baselines import ConstantRouter
@@ -315,7 +315,7 @@ def run_methods(
     def tuned(decision: str) -> Callable[[Context], Any]:
         # The strength is the one that was best at the theory's margins.
         alpha = result[f"mild_theory_{decision}"].search_params["alpha"]
-        return linear_search(
+        return linear_search_builder(
             "mild", [alpha], factors, counts="reward", decision=decision, ties="first"
         )
 
@@ -330,7 +330,7 @@ def run_methods(
         if key == "oracle":
             result[key] = Choices(cheapest(test.costs), {}, 0.0)
         elif key != "label":
-            build = linear_search(alphas=alphas, ties="first", **(linear or {}))
+            build = linear_search_builder(alphas=alphas, ties="first", **(linear or {}))
             build = builders[key] if linear is None else build
             method = Method(key, label, what, build)
             result[key] = run_method(method, context, train.X, train.costs, test.X)

@@ -42,7 +42,7 @@ def test_a_loaded_cascade_decides_alike(gate, start_error, tmp_path):
     answers = Answers.of(rows, "number")
     ours, theirs = router.cascade.run(X, answers), loaded.cascade.run(X, answers)
     assert theirs.steps == ours.steps
-    for name in ("step", "expert", "probability", "asked"):
+    for name in ("accepted_step", "expert", "probability", "asked"):
         np.testing.assert_array_equal(getattr(theirs, name), getattr(ours, name))
     np.testing.assert_array_equal(loaded.direct.predict(X), router.direct.predict(X))
     assert loaded.info.kind == "cascade"

@@ -326,7 +326,9 @@ def test_ties_go_to_the_highest_index() -> None:
     np.testing.assert_array_equal(decide(random, rule="argmax"), expected)
 
 
-@pytest.mark.parametrize("columns", [0, 1, rules.LONG - 1, rules.LONG, rules.LONG + 5])
+@pytest.mark.parametrize(
+    "columns", [0, 1, rules.MANY_SAMPLES - 1, rules.MANY_SAMPLES, rules.MANY_SAMPLES + 5]
+)
 @pytest.mark.parametrize("experts", [1, 2, 8, 70])
 def test_experts_first_and_last_choose_alike(experts: int, columns: int) -> None:
     values = np.random.default_rng(14).integers(0, 4, (experts, columns)).astype(np.float32)

@@ -105,7 +105,7 @@ def test_it_prints_as_its_sentence_and_is_ready_for_json():
 def test_what_is_counted_is_a_row_a_query_or_a_group():
     with pytest.raises(InvalidInputError) as caught:
         make((0.0, 0.0, 0.0), unit="user")
-    assert caught.value.code == "invalid_counted"
+    assert caught.value.code == "invalid_unit"
 
 
 def test_a_gain_that_would_not_show_yet_shows_with_what_is_said_to_be_needed():

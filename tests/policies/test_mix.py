@@ -168,7 +168,7 @@ def test_cascades_run_as_the_one_that_is_drawn():
         alone = part.run(X[row : row + 1], answers.take([row]))
         assert run.expert[row] == alone.expert[0]
         assert_array_equal(run.asked[row], alone.asked[0])
-        assert run.steps[run.step[row]] == part.steps[alone.accepted_step[0]]
+        assert run.steps[run.accepted_step[row]] == part.steps[alone.accepted_step[0]]
         assert run.seconds(latencies)[row] == alone.seconds(latencies[row : row + 1])[0]
         assert mix.drawn_cascade(inputs[row]) is part
     assert [run.is_last(number) for number in range(4)] == [False, True, False, True]

@@ -49,7 +49,7 @@ def test_calibrated_estimates_have_the_held_out_mean(data, folds):
     held = np.empty_like(costs)
     for train, test in folds:
         held[test] = clone(router).fit(X[train], costs[train]).expected_costs(X[test])
-    slopes, offsets = found.numbers
+    slopes, offsets = found.slopes_and_offsets
     np.testing.assert_allclose((slopes * held + offsets).mean(axis=0), costs.mean(axis=0))
 
 

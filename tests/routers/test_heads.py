@@ -15,8 +15,8 @@ from mild.routers.cost_models import (
     LogisticLoss,
     PricedRouter,
     fit_heads,
+    known_weights,
     logistic_heads,
-    observed,
     same_features,
 )
 
@@ -49,7 +49,7 @@ def test_soft_targets_weights_and_missing_targets_meet_the_optimality_conditions
     X, soft, _ = problem()
     weight = np.random.default_rng(1).uniform(0, 2, len(X))
     soft[::4, 1] = np.nan
-    known = observed("targets", soft, weight)
+    known = known_weights("targets", soft, weight)
     heads = logistic_heads(X, soft, known, 0.02, tol=1e-14)
     for k in range(3):
         rows = known[:, k] > 0

@@ -94,8 +94,8 @@ def by_terms(
         effect[term] = parts[term] @ slope
 
     The lead is a difference of scores or of expected costs, and the effects are exact; with unequal
-    margins it is one of log-odds, and they are exact to first order. Pieces of words count with their
-    words.
+    margins it is one of log-odds, and they are exact to first order. The effect of a piece of a
+    word is added to the words that contain it.
     """
     if not isinstance(features, HashingFeatures):
         return None
@@ -104,7 +104,7 @@ def by_terms(
         return None
     names, parts = features.explain(text)
     effects = (np.asarray(parts, np.float64) @ slope).tolist()
-    # The mean is the same for every text.
+    # The mean is the same for every text, so it is no evidence.
     shares = [
         (name, effect) for name, effect in zip(names, effects, strict=True) if name != "<mean>"
     ]

@@ -21,7 +21,7 @@ _PATTERN_SIGN = re.compile(r"[*?\[]")
 def match_expert(name: str, experts: Sequence[str]) -> str:
     """The expert that ``name`` refers to.
 
-    Tried in this order: the full name, the full name in other case, the name without its provider
+    Tried in this order: the full name, the full name ignoring case, the name without its provider
     (``gpt-4`` in ``openai/gpt-4``), whole parts (``7B`` in ``Qwen2.5-7B-Instruct``), any substring. The
     first rule that matches must match one expert only.
 

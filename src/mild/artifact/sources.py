@@ -22,7 +22,7 @@ from mild.policies.mix import with_scaling
 MAX_VALUES = 64
 
 
-def source_of(router: Any) -> Router:
+def as_router(router: Any) -> Router:
     """The policy of any fitted router, with its names, its text features and its description.
 
     ``info.estimator`` holds the class and the parameters of what was fitted, JSON-ready.
@@ -33,7 +33,7 @@ def source_of(router: Any) -> Router:
         return _pipeline_source(router)
     policy = getattr(router, "policy_", None)
     if policy is None and hasattr(router, "best_estimator_"):
-        return source_of(router.best_estimator_)
+        return as_router(router.best_estimator_)
     if policy is None:
         raise _missing_policy(router)
     _check_policy(router, policy)
@@ -85,7 +85,7 @@ def _pipeline_source(pipeline: Any) -> Router:
     """The router at the end of a pipeline, with the steps before it in its policy and text features."""
     *all_steps, (_, last) = pipeline.steps
     steps = [(name, step) for name, step in all_steps if step not in (None, "passthrough")]
-    source = source_of(last)
+    source = as_router(last)
     if steps and isinstance(steps[0][1], TextFeatures):
         _, text = steps.pop(0)
         source = dataclasses.replace(source, text=text, feature_names=None)

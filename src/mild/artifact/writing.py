@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.info import DataInfo, RouterInfo
-from mild.artifact.sources import source_of
+from mild.artifact.sources import as_router
 from mild.core.arrays import invalid
 from mild.features import TextFeatures
 
@@ -71,7 +71,7 @@ def save(
     ...     load(save(router, parent + "/router", expert_names=["small", "large"]))
     Router(linear, 1 features, experts small, large)
     """
-    source = source_of(router)
+    source = as_router(router)
     info = source.info
     for name, value in (("expert_names", expert_names), ("feature_names", feature_names)):
         if isinstance(value, str):

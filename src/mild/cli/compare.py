@@ -61,8 +61,8 @@ def compare(
     """Compare all methods on the same splits: does routing pay?
 
     Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
-    never on both sides; with --group whole groups are on one side, and with --time the past is learned
-    and the future judged.
+    never on both sides; with --group whole groups are on one side, and with --time
+    methods are fitted on earlier rows and judged on later ones.
     One table has every method, and the verdict is below it; --details adds the other figures, which
     --json and --out always have. After Ctrl-C the splits that have finished are printed, and the exit code
     is 130.

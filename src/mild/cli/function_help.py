@@ -108,7 +108,7 @@ def parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
             # The heading of the next section.
             break
         else:
-            # Further paragraphs are for readers of the reference.
+            # Skip further paragraphs, which are for readers of the reference.
             names = []
     return texts
 

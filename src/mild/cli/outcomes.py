@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OutcomeSource:
-    """A table and the options about it; ``file`` None is the table of outcomes that comes with mild."""
+    """A table and the options for reading it; ``file=None`` is the built-in table of outcomes."""
 
     file: str | None
     reading: ReadOptions = field(default_factory=ReadOptions)
@@ -38,7 +38,7 @@ class OutcomeSource:
         Parameters
         ----------
         part : str, default="train"
-            The rows to take of a table with a split column.
+            Which rows to keep if the table has a split column; ignored for the built-in table.
         findings : bool, default=True
             Whether to print what is unusual about the table.
         features : sequence of str, default=None

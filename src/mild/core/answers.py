@@ -270,7 +270,7 @@ def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
 
 
 def detect_kind(answers: Iterable[Any]) -> str:
-    """Return the kind that answers look like, which says how they are to be compared.
+    """Return the kind that the answers seem to be, which determines how they are compared.
 
     Parameters
     ----------

@@ -716,7 +716,7 @@ class OutcomeTable:
             Column whose equal values are kept in the same table, such as a subject or a customer.
         time : str or None, default=None
             Column of times. The latest rows are the test table; those whose query or group also occurs
-            earlier are in neither table. None splits at random.
+            earlier are in neither table. By default rows are split at random.
         random_state : int, default=0
             Seed of a random split.
 

@@ -438,7 +438,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             saved_parameters = router.info.estimator.params
             parameters = {name: saved_parameters[name] for name in names & set(saved_parameters)}
         classifier = cls(**parameters)
-        # The fitted attributes are in the policy.
+        # The fitted attributes are read from the policy, whose first cost is the classifier's own.
         classifier.policy_ = policy
         classifier.classes_ = np.array(policy.classes)
         classifier.expert_names_ = router.expert_names

@@ -41,9 +41,9 @@ def open_file_system(address: str) -> tuple[Any, str]:
 def find_files(source: str) -> tuple[Any, list[str]]:
     """The file system of a data set, and the paths of its Parquet files in alphabetical order.
 
-    ``source`` is a file, a folder, a pattern of local files, or the address of a file or a folder. In a
+    ``source`` is a file, a folder, a glob pattern of local files, or the address of a file or folder. In a
     folder, files that end in .parquet, .parq or .pq are found at any depth, unless the name of the file or
-    of a folder around it begins with ``_`` or ``.``.
+    of an enclosing folder begins with ``_`` or ``.``.
     """
     if not source.strip():
         raise DataFileError(

@@ -91,8 +91,8 @@ class Context:
 
     # of the training rows, the same for all methods; anything that scikit-learn takes as ``cv``
     folds: Any
-    # largest possible cost, the scale of complement rewards; None to take it from the rows
-    largest: float | None
+    # the scale of complement rewards; None to take it from the rows
+    largest_cost: float | None
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
@@ -115,25 +115,25 @@ class Method:
     reads_answers: bool = False
 
 
-def linear_search(
+def linear_search_builder(
     loss: str = "mild",
     alphas: Sequence[float] = ALPHAS,
     factors: Sequence[float] = (1.0,),
     **options: Any,
 ) -> Callable[[Context], Any]:
-    """Return a function that builds the cross-validated search of a linear router.
+    """Return a function that builds an unfitted cross-validated search over linear routers.
 
     Parameters
     ----------
     loss : loss of the router
-    alphas : strengths of its penalty that are tried
-    factors : factors of its margins that are tried
+    alphas : penalty strengths to try
+    factors : factors to try on the margins
     **options : further parameters of ``LinearRouter``
 
     Returns
     -------
     callable
-        From the ``Context`` of a split, an unfitted ``RouterCV``.
+        Takes the ``Context`` of a split and returns an unfitted ``RouterCV``.
     """
 
     def build(context: Context) -> Any:
@@ -144,7 +144,7 @@ def linear_search(
         router = LinearRouter(loss, **options)
         strengths = list(alphas)
         if loss == "tdef":
-            router.set_params(cost_scale=context.largest)
+            router.set_params(cost_scale=context.largest_cost)
         if loss == "ldam":
             # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
             strengths = [LDAM_SCALE**2 * alpha for alpha in alphas]
@@ -152,7 +152,9 @@ def linear_search(
             router,
             alphas=strengths,
             margin_factors=factors,
-            margin_strengths=2,  # as in ``tune``, which reuses the candidates that are judged here
+            # Other margins are tried at two penalty strengths only, as in ``tune``, which reuses the
+            # results.
+            margin_strengths=2,
             cv=context.folds,
             one_standard_error=False,
             constant_if_better=False,  # the losses themselves are compared
@@ -204,14 +206,14 @@ def _constant(context: Context) -> Any:
 
 METHODS = (
     Method("constant", "best constant", "the expert that is cheapest in training", _constant),
-    Method("ce", "CE", "cross-entropy on the cheapest expert", linear_search("ce")),
-    Method("cwce", "CWCE", "CE, weighted by inverse frequency", linear_search("cwce")),
-    Method("ldam", "LDAM", "label-distribution-aware margins", linear_search("ldam")),
-    Method("tdef", "TDEF", "complement rewards, all margins 1", linear_search("tdef")),
-    Method("mild", "MILD theory", "others rewards, theory margins, stationary", linear_search()),
+    Method("ce", "CE", "cross-entropy on the cheapest expert", linear_search_builder("ce")),
+    Method("cwce", "CWCE", "CE, weighted by inverse frequency", linear_search_builder("cwce")),
+    Method("ldam", "LDAM", "label-distribution-aware margins", linear_search_builder("ldam")),
+    Method("tdef", "TDEF", "complement rewards, all margins 1", linear_search_builder("tdef")),
+    Method("mild", "MILD theory", "others rewards, theory margins, stationary", linear_search_builder()),
     Method(
         "mild_tuned", "MILD tuned", "others rewards, margin ratios searched",
-        linear_search(factors=(0.5, 1.0, 2.0)),
+        linear_search_builder(factors=(0.5, 1.0, 2.0)),
     ),
     Method(
         "regression", "cost regression", "predicts every cost, takes the least",
@@ -358,8 +360,8 @@ class SplitResult:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
         return metrics.chosen_costs(self.costs, self.choices[key].chosen)
 
-    def level(self, key: str) -> FloatArray:
-        """Rows (n_test,) whose mean is the method's mean cost."""
+    def cost_rows(self, key: str) -> FloatArray:
+        """Costs (n_test,) of a method, scaled so that their plain mean is its mean over the known ones."""
         return metrics.linearised_rows(self.paid(key)[:, None])[:, 0]
 
     def same(self, key: str, other: str) -> bool:
@@ -408,7 +410,7 @@ class ComparedRows:
     expert_names: Sequence[str]
     groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
     unit: str = "query"  # what a group is: "query" (equal queries) or "group"
-    largest: float | None = None  # largest possible cost, for complement rewards
+    largest_cost: float | None = None  # the scale of complement rewards
     task: Task | None = None  # whose answers a cascade reads; None if there are none
 
     @property
@@ -464,7 +466,7 @@ def task_rows(
         table.expert_names,
         groups=task.groups,
         unit=task.unit,
-        largest=task.largest,
+        largest_cost=task.largest,
         task=task,
     )
     return rows, kind
@@ -934,7 +936,7 @@ def compare_methods(
         runs.append(SplitRun(rows.inputs, costs, split, context))
     finished = _finish_splits(rows, runs, methods, steps)
     differences = _differences(finished, methods, test_over_train, search.confidence, seed)
-    lines = [_row(method, finished, rows, differences) for method in methods]
+    lines = [_summarise_method(method, finished, rows, differences) for method in methods]
     return _comparison(rows, lines, finished, not_compared, search.confidence)
 
 
@@ -1021,7 +1023,7 @@ def _split_context(
         answered = AnsweredSplit(rows.task, split)
     return Context(
         folds=train_folds,
-        largest=rows.largest,
+        largest_cost=rows.largest_cost,
         seed=seed,
         jobs=jobs,
         groups=train_groups,
@@ -1131,7 +1133,7 @@ class FinishedSplit:
 
     def minus_constant(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost minus that of the best constant."""
-        return self.result.level(key) - self.result.level("constant")
+        return self.result.cost_rows(key) - self.result.cost_rows("constant")
 
 
 @dataclass(frozen=True, eq=False)
@@ -1268,33 +1270,34 @@ def _differences(
     return difference_of
 
 
-def _row(
+def _summarise_method(
     method: Method,
     finished: FinishedSplits,
-    rows: ComparedRows,
+    compared_rows: ComparedRows,
     differences: Mapping[str, Difference],
 ) -> Row:
-    """Return a method's figures: means over all splits, and its difference to the best constant."""
+    """Summarise a method over all splits, with its difference from the best constant."""
     key = method.key
     choices = []
     split_means = []
     for split in finished:
         choices.append(split.result.choices[key])
         split_means.append(split.means(key))
-    dollars = _mean_if_known(split_means, "dollars_per_1000")
-    if dollars is not None:
-        dollars /= 1000
-    n_rows, n_groups = _count_compared(finished, key, rows)
+    price = _mean_if_known(split_means, "dollars_per_1000")
+    if price is not None:
+        # Of one input, as all fields of a row.
+        price /= 1000
+    n_rows, n_groups = _count_compared(finished, key, compared_rows)
     return Row(
         key=key,
         label=method.label,
         description=method.description,
-        costs=finished.stacked(lambda split: split.result.level(key).mean()),
+        costs=finished.stacked(lambda split: split.result.cost_rows(key).mean()),
         shares=finished.mean(lambda split: split.shares(key)),
         recall=_mean_known_recall(finished.stacked(lambda split: split.recall(key))),
         balanced=_balanced_loss(finished, key),
         shuffled_loss=float(finished.mean(lambda split: split.shuffled_control(key))),
-        price=dollars,
+        price=price,
         accuracy=_mean_if_known(split_means, "accuracy"),
         latency=_mean_if_known(split_means, "seconds"),
         difference=differences.get(key),

@@ -15,7 +15,7 @@ from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.info import TargetInfo
 from mild.artifact.router import in_order_of
-from mild.artifact.sources import source_of
+from mild.artifact.sources import as_router
 from mild.artifact.targets import Target, certainty_rows
 from mild.artifact.versions import find_version
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
@@ -541,9 +541,9 @@ def evaluate(
     if isinstance(router, (str, os.PathLike)):
         router = load(router)
     elif not isinstance(router, Router):
-        router = source_of(router)
+        router = as_router(router)
     stated_terms = CostTerms(beta, price_weight, latency_weight)
-    judged_rows, notes = _judged_rows(router, data, stated_terms, groups, keep_seen)
+    judged_rows, notes = _apply_router(router, data, stated_terms, groups, keep_seen)
     figures = judged_rows.figures(confidence, random_state)
     return Evaluation(figures, judged_rows, random_state, notes)
 
@@ -590,14 +590,14 @@ def _check_expert_names(router: Router, table: OutcomeTable) -> None:
         )
 
 
-def _judged_rows(
+def _apply_router(
     router: Router,
     data: Any,
     stated_terms: CostTerms,
     groups: str | None,
     keep_seen: bool,
 ) -> tuple[JudgedRows, tuple[str, ...]]:
-    """Let a router decide the rows of a table; the arguments are those of ``evaluate``.
+    """Apply a router to the rows of a table; ``stated_terms`` are the cost terms given to ``evaluate``.
 
     Returns
     -------
@@ -607,7 +607,7 @@ def _judged_rows(
     table = _readable_table(router, data)
     _check_expert_names(router, table)
     notes = [_unknown_experts_note(router, table)]
-    # Experts of the table that the router does not know are dropped, and the others brought in one order.
+    # Drop experts that the router does not know, and put the others in the same order in both.
     full_table = with_router_experts(router, table)
     router = in_order_of(router, full_table.expert_names)
     table = full_table
@@ -615,6 +615,7 @@ def _judged_rows(
         table, seen_note = without_seen(router, full_table)
         notes.append(seen_note)
     terms = _terms(router, table, stated_terms)
+    # Ties between experts are broken as in training.
     task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
     notes.append(task.left_out)
     if stated_terms.stated:
@@ -627,7 +628,7 @@ def _judged_rows(
     else:
         notes.append(_answer_kind_note(table, router.cascade))
         run = router.cascade.run(X, known_answers(task.table, router.cascade))
-        # A cascade has a column of its own behind those of the experts.
+        # The cascade's own column comes after those of the experts.
         chosen = np.full(len(run.expert), len(router.expert_names))
     n_seen = full_table.rows - table.rows
     judged_rows = JudgedRows(router, task.costs, X, chosen, task, full_table, n_seen, run)

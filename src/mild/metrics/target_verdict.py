@@ -318,14 +318,14 @@ class ReferenceComparison:
         certified : bool, default=None
             With a guarantee, whether the rows, which were kept for calibration, certify the target.
         judged_on : str
-            What the rows are called in the sentence.
+            What the rows are called in the sentence of the verdict.
 
         Returns
         -------
         verdict : TargetVerdict or None
             None if the quality of the choices, or of the reference, is not known in any row.
         """
-        # Rows whose plain means are the mean scores of the settings and of the reference.
+        # One column per setting, the judged one first, and the reference last.
         quality = self._mean_rows(self.scores)
         if np.isnan(quality.means).any():
             return None

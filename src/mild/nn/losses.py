@@ -409,8 +409,8 @@ def ldam_loss(
         raise InvalidInputError(
             f"max_margin and scale must be positive; got {max_margin} and {scale}."
         )
-    proportional = _counts(counts, f).pow(-0.25)
-    delta = proportional * (max_margin / proportional.max())
+    unscaled = _counts(counts, f).pow(-0.25)
+    delta = unscaled * (max_margin / unscaled.max())
     experts = torch.arange(f.shape[1], device=f.device)
     reduced = f - torch.where(experts == y[:, None], delta, torch.zeros_like(delta))
     return cross_entropy_loss(scale * reduced, y)

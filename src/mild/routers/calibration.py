@@ -59,7 +59,7 @@ class Calibration:
         return asdict(self)
 
     @property
-    def numbers(self) -> tuple[FloatArray, FloatArray]:
+    def slopes_and_offsets(self) -> tuple[FloatArray, FloatArray]:
         """Slopes and offsets (n_experts,)."""
         return np.array(self.slopes), np.array(self.offsets)
 

@@ -101,7 +101,7 @@ class Candidate:
 def linear_candidates(
     base: LinearRouter, X: Any, costs: FloatArray, sample_weight: FloatArray | None, search: Any
 ) -> tuple[list[Candidate], int]:
-    """List copies of a router with other margins, each with every strength of the penalty.
+    """List copies of a router with different margins, each with every penalty strength.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def linear_candidates(
     Returns
     -------
     candidates : list of Candidate
-        In an order in which neighbours are similar: the solver starts each at the solution of the last.
+        Ordered so that neighbours are similar: the solver starts each at the previous solution.
     n_dropped : int
         How many margin vectors were left out, as there were too many or they were not positive.
     """
@@ -134,9 +134,9 @@ def linear_candidates(
     for number, margins in enumerate(vectors):
         distance = _margin_distance(margins, central_margins)
         all_equal = bool(np.allclose(margins, margins[0], rtol=1e-9, atol=0))
-        # A bias is an alternative to different margins, so it is tried with equal ones.
+        # A bias is an alternative to unequal margins, so it is tried with equal ones.
         keeps_scores = search.bias and all_equal and _moves_margins(search)
-        # Forwards and backwards in turn, so that each vector begins with the last one's last strength.
+        # The direction alternates, so that each vector starts at the strength where the previous one ended.
         ordered_strengths = strengths
         if number % 2 == 1:
             ordered_strengths = strengths[::-1]

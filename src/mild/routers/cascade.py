@@ -39,7 +39,7 @@ from mild.policies import CascadePolicy, ConstantPolicy, Policy
 from mild.policies.cascade import UNKNOWN, AgreementTable, gate_inputs, gate_values
 from mild.routers.base import BaseRouter, unwarned
 from mild.routers.baselines import mean_costs
-from mild.routers.cost_models import fit_heads, logistic_heads, observed, same_features
+from mild.routers.cost_models import fit_heads, known_weights, logistic_heads, same_features
 from mild.routers.linear import LinearRouter
 
 # The search uses at most this many rows, and a random sample where there are more.
@@ -438,7 +438,7 @@ def _price_matrix(
     rule = "be finite and non-negative, or NaN where unknown"
     check_entries("prices", checked, np.isinf(checked) | (checked < 0), rule)
     matrix = np.broadcast_to(checked, shape)
-    weights = observed("prices", matrix, sample_weight)
+    weights = known_weights("prices", matrix, sample_weight)
     means = (np.nan_to_num(matrix) * weights).sum(axis=0) / weights.sum(axis=0)
     return np.where(np.isnan(matrix), means, matrix)
 

@@ -96,8 +96,8 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         costs : array-like, default=None
             Shape (n_samples, n_classes): ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
             labels), 0 at the label. Or (n_classes, n_classes): row the label, column the decision. A
-            square array with as many rows as samples is read as the former. To weigh a sample, multiply
-            its row. With None each wrong decision costs 1.
+            square array with as many rows as samples is read as the former. To weight a sample,
+            multiply its row of costs. With None each wrong decision costs 1.
 
         Returns
         -------

@@ -65,7 +65,7 @@ class CostRegressionRouter(BaseRouter):
     intercept_ = from_policy("intercept", "(n_experts,) intercepts.")
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
-        heads = ridge_heads(X, costs, observed("costs", costs, sample_weight), self.alpha)
+        heads = ridge_heads(X, costs, known_weights("costs", costs, sample_weight), self.alpha)
         return LinearCostPolicy(heads.coef, heads.intercept)
 
 
@@ -191,9 +191,9 @@ class PricedRouter(BaseRouter):
     def _fit(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, prices: Any = None
     ) -> Policy:
-        """Fit the heads of the errors, here ``costs``, and of the prices."""
+        """Fit the heads of the errors, which ``costs`` holds, and the heads of the prices."""
         n_experts = costs.shape[1]
-        # Prices are the sum of a constant per expert and a head, one of which is 0.
+        # A price is a constant per expert plus the value of a head; one of the two is always 0.
         price_head = Heads(np.zeros((n_experts, X.shape[1]), X.dtype), np.zeros(n_experts, X.dtype))
         constant_prices: FloatArray = np.zeros(n_experts)
         if np.ndim(prices) == 1:
@@ -201,13 +201,13 @@ class PricedRouter(BaseRouter):
         elif prices is not None:
             price_head = self._price_head(X, prices, costs.shape, sample_weight)
 
-        weights = observed("errors", costs, sample_weight)
+        weights = known_weights("errors", costs, sample_weight)
         self.error_scale_ = 1.0
         if self.error_head == "logistic":
             self.error_scale_ = max(1.0, float(np.nanmax(np.where(weights > 0, costs, 0))))
             error_head = logistic_heads(X, costs / self.error_scale_, weights, self.alpha)
         else:
-            # The penalty is weighed against a mean over rows, that of ``ridge_heads`` against a sum.
+            # ``alpha`` is relative to a mean over rows, but ``ridge_heads`` minimises a sum: rescale it.
             error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
         self.n_iter_ = error_head.n_iter
         return PricedPolicy(
@@ -228,7 +228,7 @@ class PricedRouter(BaseRouter):
         matrix = _price_matrix(prices, shape, shape)
         is_wrong = np.isinf(matrix) | (matrix < 0)
         check_entries("prices", matrix, is_wrong, "be finite and non-negative")
-        weights = observed("prices", matrix, sample_weight)
+        weights = known_weights("prices", matrix, sample_weight)
         alpha = self.alpha
         if self.price_alpha is not None:
             alpha = self.price_alpha
@@ -428,7 +428,7 @@ def number_scales(
     others = np.setdiff1d(np.arange(X.shape[1]), columns)
     if columns.size == 0 or others.size == 0:
         return None
-    squares = _squared_correlations(X, errors, observed("errors", errors, sample_weight))
+    squares = _squared_correlations(X, errors, known_weights("errors", errors, sample_weight))
     level = squares[others].mean()
     if level == 0:
         return None
@@ -542,7 +542,7 @@ def _fold_errors(
 ) -> FloatArray:
     """Fit error heads on a fold's training rows; return the errors (n_test, n_experts) they expect."""
     train_errors = errors[fold.train]
-    known_weight = observed("errors", train_errors, weight[fold.train, 0])
+    known_weight = known_weights("errors", train_errors, weight[fold.train, 0])
     scale = max(1.0, float(np.nanmax(np.where(known_weight > 0, train_errors, 0))))
     with no_convergence_warnings():
         heads = logistic_heads(fold.X[fold.train], train_errors / scale, known_weight, alpha)
@@ -555,7 +555,7 @@ def _fold_prices(
     alpha: float, fold: FoldFeatures, prices: FloatArray, weight: FloatArray
 ) -> FloatArray:
     """Fit price heads on a fold's training rows; return the prices (n_test, n_experts) they expect."""
-    known_weight = observed("prices", prices[fold.train], weight[fold.train, 0])
+    known_weight = known_weights("prices", prices[fold.train], weight[fold.train, 0])
     penalties = alpha * known_weight.sum(axis=0)
     heads = ridge_heads(fold.X[fold.train], prices[fold.train], known_weight, penalties)
     estimates: FloatArray = np.asarray(fold.X[fold.test] @ heads.coef.T) + heads.intercept
@@ -574,7 +574,7 @@ class Heads:
     n_iter: int = 1
 
 
-def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+def known_weights(name: str, targets: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
     """Return the weight (n_samples, n_experts) of each target: the row's, or 0 where the target is NaN.
 
     Targets without any weight for some expert are refused; ``name`` is the parameter that holds them.

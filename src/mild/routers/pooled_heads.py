@@ -119,8 +119,8 @@ def pooled_heads(
     """
     summary = _CellSummary.of(cells, n_experts)
     centre = X.mean(axis=0, dtype=np.float64)
-    total_variance = float(X.var(axis=0, dtype=np.float64).sum()) or 1.0
-    common = _common_slopes(X, cells, summary, centre, total_variance)
+    feature_variance = float(X.var(axis=0, dtype=np.float64).sum()) or 1.0
+    common = _common_slopes(X, cells, summary, centre, feature_variance)
 
     moments: dict[int, _Moments] = {}
     paths: dict[int, _Path] = {}
@@ -129,7 +129,7 @@ def pooled_heads(
         moments[expert] = _Moments.of(
             X, expert_cells.row, expert_cells.weight, expert_cells.value, centre, subtracted=common
         )
-        paths[expert] = _ridge_path(moments[expert], summary.n_effective[expert], total_variance)
+        paths[expert] = _ridge_path(moments[expert], summary.n_effective[expert], feature_variance)
     best = _best_strength(paths, summary)
 
     level: FloatArray = summary.means.copy()
@@ -188,7 +188,7 @@ def _common_slopes(
     cells: SparseOutcomes,
     summary: _CellSummary,
     centre: FloatArray,
-    total_variance: float,
+    feature_variance: float,
 ) -> FloatArray:
     """Fit the slopes (d,) that all experts share, to all outcomes minus the mean of their expert."""
     # Weights are scaled so that those of an expert sum to its effective rows. A row that several experts
@@ -202,7 +202,7 @@ def _common_slopes(
     row_weight = row_weight[rows]
     moments = _Moments.of(X, rows, row_weight, residual_sums[rows] / row_weight, centre)
     n_effective = row_weight.sum() ** 2 / (row_weight**2).sum()
-    path = _ridge_path(moments, n_effective, total_variance)
+    path = _ridge_path(moments, n_effective, feature_variance)
     return path.slopes[first_smallest(path.errors, ESTIMATE_TOLERANCE)]
 
 
@@ -272,8 +272,11 @@ class _Path(NamedTuple):
     errors: FloatArray  # (n_strengths,) squared errors, by generalised cross-validation
 
 
-def _ridge_path(moments: _Moments, n_rows: float, total_variance: float) -> _Path:
-    """Fit ridge regressions with each strength, from ``n_rows`` effective rows.
+def _ridge_path(moments: _Moments, n_rows: float, feature_variance: float) -> _Path:
+    """Fit a ridge regression with each strength, from ``n_rows`` effective rows.
+
+    ``feature_variance`` is the sum of the variances of the features, and the penalty is a strength times
+    ``feature_variance / n_rows``.
 
     With the eigenvalues v of the covariance, the penalty l, and c the covariance of the outcome with the
     features along the eigenvectors, the slopes along the eigenvectors are
@@ -292,15 +295,16 @@ def _ridge_path(moments: _Moments, n_rows: float, total_variance: float) -> _Pat
     slopes = []
     errors = []
     for strength in STRENGTHS:
-        penalty = strength * total_variance / n_rows
+        penalty = strength * feature_variance / n_rows
         s = c / (v + penalty)
         residual_variance = max(moments.variance - 2 * s @ c + s**2 @ v, 0.0)
         n_parameters = 1 + (v / (v + penalty)).sum()
-        share_free = 1 - n_parameters / n_rows
-        # The estimate is worthless where hardly any rows are free: no such fit shall be chosen.
+        residual_share = 1 - n_parameters / n_rows
+        # With few residual degrees of freedom the estimate is unreliable. Such a fit gets a larger error
+        # than the constant, whose error variance / (1 - 1 / n_rows)^2 is below this for n_rows > 2.
         error = 4 * moments.variance
-        if share_free > 0.1:
-            error = residual_variance / share_free**2
+        if residual_share > 0.1:
+            error = residual_variance / residual_share**2
         errors.append(error)
         slopes.append(eigenvectors @ s)
     return _Path(np.array(slopes), np.array(errors))

@@ -14,7 +14,7 @@ import numpy as np
 from mild.artifact import Router, RouterInfo, fingerprint
 from mild.artifact.info import CalibrationInfo, CostInfo, DataInfo, SharesInfo, TableInfo
 from mild.artifact.novelty import Novelty
-from mild.artifact.sources import source_of
+from mild.artifact.sources import as_router
 from mild.core.arrays import FloatArray, check_integer, invalid
 from mild.data import OutcomeTable
 from mild.data.splits import folds
@@ -420,11 +420,11 @@ def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
 
 
 def make_saved_router(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
-    """Make the router that can be saved and served from what was fitted on a task.
+    """Turn what was fitted on a task into a router that can be saved and served.
 
     Parameters
     ----------
-    fitted : the model, its text features, calibration and novelty
+    fitted : the model, with its text features, its calibration, and what recognises novel queries
     task : the rows that it was fitted on
     notes : more JSON-ready facts to keep with the router
 
@@ -436,13 +436,16 @@ def make_saved_router(fitted: Fitted, task: Task, notes: Mapping[str, Any] | Non
     """
     calibration = fitted.calibration
     calibration_info = None
-    router = source_of(fitted.model)
+    router = as_router(fitted.model)
     if calibration is not None:
         calibration_info = CalibrationInfo.from_dict(calibration.as_dict())
+        # Calibrated estimates decide only if that did not raise the held-out loss; otherwise they are only
+        # shown.
         if calibration.decides:
-            router = replace(router, policy=router.policy.calibrated(*calibration.numbers))
+            policy = router.policy.calibrated(*calibration.slopes_and_offsets)
+            router = replace(router, policy=policy)
         else:
-            router = replace(router, calibration=calibration.numbers)
+            router = replace(router, calibration=calibration.slopes_and_offsets)
     index = TrainingQueryIndex.of(task.table)
     info = replace(
         task_info(task),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mild.artifact import Router
-from mild.artifact.sources import source_of
+from mild.artifact.sources import as_router
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.data.describing import describe_prices, has_unused_prices
@@ -179,7 +179,7 @@ def _with_heads(fitted: Fitted, rows: TuningRows) -> tuple[Fitted, Frontier | No
     except InvalidInputError:
         # No two queries have the scores and prices of all experts.
         held_out = None
-    router = source_of(fitted.model)
+    router = as_router(fitted.model)
     frontier = None
     policy = TradeoffPolicy(router.policy, rows.unscaled(heads.router.policy_))
     if held_out is not None:

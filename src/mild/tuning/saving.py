@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mild.artifact import Router
 from mild.artifact import save as save_router
 from mild.artifact.router import in_order_of
-from mild.artifact.sources import source_of
+from mild.artifact.sources import as_router
 from mild.core.arrays import invalid
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
@@ -104,7 +104,7 @@ def _with_table(
     router: Any, table: OutcomeTable, terms: CostTerms, text: TextFeatures | None
 ) -> Router:
     """Return the router with what is recorded about the table that it was fitted on, such as its cost."""
-    source = source_of(router)
+    source = as_router(router)
     text_features = text
     if text_features is None:
         text_features = source.text

@@ -106,8 +106,10 @@ def test_every_method_of_the_table_decides_for_every_row(scenario, routed):
     assert list(routed) == [key for key, *_ in METHODS if key != "label"]
     for routing in routed.values():
         assert routing.chosen.shape == (len(scenario.test.X),)
-    assert routed["knn"].found == {"n_neighbors": 5}
-    assert all(type(value) is float for value in routed["mild_tuned_stationary"].found["margins"])
+    assert routed["knn"].search_params == {"n_neighbors": 5}
+    assert all(
+        type(value) is float for value in routed["mild_tuned_stationary"].search_params["margins"]
+    )
 
 
 def test_oracle_and_constant_are_the_yardsticks(scenario, routed):
@@ -132,7 +134,7 @@ def test_theory_margins_come_from_best_counts_and_the_rules_differ(scenario, rou
     mass = expert_mass(scenario.train.costs, counts="best")
     argmax, stationary = routed["mild_theory_argmax"], routed["mild_theory_stationary"]
     for one in (argmax, stationary):
-        assert one.found["margins"] == pytest.approx(theory_margins(mass))
+        assert one.search_params["margins"] == pytest.approx(theory_margins(mass))
     assert not np.array_equal(argmax.chosen, stationary.chosen)
 
 

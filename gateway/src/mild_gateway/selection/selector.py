@@ -51,7 +51,7 @@ class Scores(NamedTuple):
     features: FloatArray | None = None
 
 
-class CascadePlan(NamedTuple):
+class RequestCascade(NamedTuple):
     """How a cascade serves one request."""
 
     policy: CascadePolicy
@@ -77,7 +77,7 @@ class Selection(NamedTuple):
     expected: dict[str, float] | None = None  # cost by name; None where the router knows none
     pinned_by: bytes | None = None  # twelve bytes, the request whose decision is followed
     explored: bool = False
-    cascade_plan: CascadePlan | None = None
+    cascade_plan: RequestCascade | None = None
     features: FloatArray | None = None  # of the text
     preferred: str | None = None  # what the router would choose without exploration, or "cascade"
     draws: list[float] | None = None  # probability of each expert to be drawn
@@ -361,7 +361,7 @@ class ExpertSelector:
         return self._selection(scores, missing, chosen, draws, self.names[best], explored)
 
     def _select_cascade(
-        self, scores: Scores, missing: Mapping[str, str], cascade_plan: CascadePlan
+        self, scores: Scores, missing: Mapping[str, str], cascade_plan: RequestCascade
     ) -> Selection:
         """The cascade, or an expert that exploration draws in its place."""
         explore = self._explore
@@ -439,7 +439,7 @@ class ExpertSelector:
         scores: Scores,
         missing: Mapping[str, str],
         document: Mapping[str, Any],
-    ) -> CascadePlan | None:
+    ) -> RequestCascade | None:
         """How the cascade serves a request; None if one expert is asked."""
         policy = self.cascade
         if policy is None or scores.novel:
@@ -462,7 +462,7 @@ class ExpertSelector:
             name = configured_name(self.names[k])
             if name in missing or name in self._fallback_names:
                 skipped.add(k)
-        return CascadePlan(cascade, features, frozenset(skipped))
+        return RequestCascade(cascade, features, frozenset(skipped))
 
     def _with_endpoints(self, cascade: CascadePolicy) -> CascadePolicy | None:
         """The cascade without experts that have no endpoint; None if it asks nobody then."""

@@ -21,7 +21,7 @@ from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.translation.streams import AnswerReader
 from mild_gateway.refusals import Refusal
 from mild_gateway.selection.models import configured_name
-from mild_gateway.selection.selector import CascadePlan
+from mild_gateway.selection.selector import RequestCascade
 from mild_gateway.server.calls import Calls, ExpertCall
 from mild_gateway.server.expert_answer import ExpertAnswer
 
@@ -33,7 +33,7 @@ CASCADE_SHARE = 0.95
 class Cascade:
     """The steps of one request."""
 
-    def __init__(self, calls: Calls, cascade_plan: CascadePlan, names: Sequence[str]) -> None:
+    def __init__(self, calls: Calls, cascade_plan: RequestCascade, names: Sequence[str]) -> None:
         self._calls = calls
         self._names = names
         self._policy = cascade_plan.policy

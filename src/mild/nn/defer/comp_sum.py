@@ -81,16 +81,16 @@ def comp_sum_defer_loss(
     takes_part = torch.cat([classes, rows.asked], dim=1)
     weights = (scale - costs).masked_fill(~takes_part, 0)
     # Entries without weight are set to a finite number: 0 * inf would be NaN.
-    log_shares = rows.log_shares().masked_fill(weights == 0, 0)
-    return (weights * _comp_sum(log_shares, surrogate, q)).sum(dim=1)
+    log_probs = rows.log_probs().masked_fill(weights == 0, 0)
+    return (weights * _comp_sum(log_probs, surrogate, q)).sum(dim=1)
 
 
-def _comp_sum(log_shares: Tensor, surrogate: str, q: float) -> Tensor:
+def _comp_sum(log_probs: Tensor, surrogate: str, q: float) -> Tensor:
     """Return L(t) of ``log t``, entry by entry."""
     if surrogate == "logistic":
-        return -log_shares
+        return -log_probs
     if surrogate == "exponential":
-        return torch.expm1(-log_shares)
+        return torch.expm1(-log_probs)
     if surrogate == "generalized_cross_entropy":
-        return -torch.expm1(q * log_shares) / q
-    return -torch.expm1(log_shares)
+        return -torch.expm1(q * log_probs) / q
+    return -torch.expm1(log_probs)

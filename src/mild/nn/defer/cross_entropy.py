@@ -49,9 +49,9 @@ def cross_entropy_defer_loss(
     tensor([2.1972, 1.0986])
     """
     rows = check_rows(scores, y, correct, asked)
-    log_shares = rows.log_shares()
-    expert_log_shares = log_shares[:, rows.n_classes :].masked_fill(~rows.correct, 0)
+    log_probs = rows.log_probs()
+    expert_log_probs = log_probs[:, rows.n_classes :].masked_fill(~rows.correct, 0)
     some_expert_is_right = rows.correct.any(dim=1)
-    class_term = of_class(log_shares, rows.y)
+    class_term = of_class(log_probs, rows.y)
     class_term = torch.where(some_expert_is_right, alpha * class_term, class_term)
-    return -class_term - expert_log_shares.sum(dim=1)
+    return -class_term - expert_log_probs.sum(dim=1)

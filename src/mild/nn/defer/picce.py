@@ -11,18 +11,18 @@ from mild.nn.defer.rows import check_rows, of_class
 def picce_loss(
     scores: Tensor, y: Tensor, correct: Tensor, *, asked: Tensor | None = None
 ) -> Tensor:
-    """Return the PiCCE loss: of the experts that are right, only the one with the largest score is a label.
+    """Return the PiCCE loss: of the correct experts, only the one with the largest score is a label.
 
     ``cross_entropy_defer_loss`` has one term for each right expert. Their sum over many experts outweighs
-    the term of the class, and the classifier underfits. Here one of them remains. With P the softmax of
-    the scores over the K classes and the asked experts,
+    the term of the class, and the classifier underfits. Here only the largest of them remains. With P the
+    softmax of the scores over the K classes and the asked experts, and m_j the answer of expert j,
 
         -log P_y - 1[some expert is right] * max over experts with m_j = y of log P_(K+j).
 
     For one expert this is ``cross_entropy_defer_loss``. The loss is Bayes-consistent, and not convex: which
     expert is picked depends on the scores. At the minimiser P_k is proportional to P(y = k), and the
-    largest P_(K+j) / (P_1 + ... + P_K) is the probability that this expert is right. For the next expert
-    it is the probability to be right where that one is wrong, and so on.
+    largest P_(K+j) / (P_1 + ... + P_K) is the probability that this expert is right. For the second
+    largest it is the probability that its expert is right and the first is wrong, and so on.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def picce_loss(
     tensor([2.9876])
     """
     rows = check_rows(scores, y, correct, asked)
-    log_shares = rows.log_shares()
-    expert_log_shares = log_shares[:, rows.n_classes :].masked_fill(~rows.correct, -torch.inf)
+    log_probs = rows.log_probs()
+    expert_log_probs = log_probs[:, rows.n_classes :].masked_fill(~rows.correct, -torch.inf)
     no_expert_is_right = ~rows.correct.any(dim=1)
-    picked_log_share = expert_log_shares.amax(dim=1).masked_fill(no_expert_is_right, 0)
-    return -of_class(log_shares, rows.y) - picked_log_share
+    picked_log_prob = expert_log_probs.amax(dim=1).masked_fill(no_expert_is_right, 0)
+    return -of_class(log_probs, rows.y) - picked_log_prob

@@ -46,11 +46,11 @@ def realizable_loss(
     tensor([0.8109])
     """
     rows = check_rows(scores, y, correct, asked, one_expert=True)
-    log_shares = rows.log_shares()
-    log_share_of_y = of_class(log_shares, rows.y)
-    log_share_with_expert = torch.logaddexp(log_share_of_y, log_shares[:, -1])
+    log_probs = rows.log_probs()
+    log_prob_of_y = of_class(log_probs, rows.y)
+    log_prob_with_expert = torch.logaddexp(log_prob_of_y, log_probs[:, -1])
     # Share of the decisions, in the softmax, that are right.
-    log_right = torch.where(rows.correct[:, 0], log_share_with_expert, log_share_of_y)
+    log_right = torch.where(rows.correct[:, 0], log_prob_with_expert, log_prob_of_y)
     system_loss = -2 * log_right
     if alpha == 1:
         return system_loss

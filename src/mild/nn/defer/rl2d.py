@@ -56,16 +56,16 @@ def rl2d_loss(
     tensor([0.3333])
     """
     rows = check_rows(scores, y, correct, asked, one_expert=True)
-    log_shares = rows.log_shares()
-    log_share_of_y = of_class(log_shares, rows.y)
+    log_probs = rows.log_probs()
+    log_prob_of_y = of_class(log_probs, rows.y)
     # An expert who was not asked has no share: both terms are then Psi(P_y).
-    log_share_with_expert = torch.logaddexp(log_share_of_y, log_shares[:, -1])
+    log_prob_with_expert = torch.logaddexp(log_prob_of_y, log_probs[:, -1])
     costs = expert_cost_matrix(rows, expert_costs)[:, 0]
-    return costs * _psi(log_share_of_y, q) + (1 - costs) * _psi(log_share_with_expert, q)
+    return costs * _psi(log_prob_of_y, q) + (1 - costs) * _psi(log_prob_with_expert, q)
 
 
-def _psi(log_share: Tensor, q: float) -> Tensor:
+def _psi(log_prob: Tensor, q: float) -> Tensor:
     """Return ``(1 - t^q) / q`` of ``log t``; its limit ``-log t`` for q = 0."""
     if q == 0:
-        return -log_share
-    return -torch.expm1(q * log_share) / q
+        return -log_prob
+    return -torch.expm1(q * log_prob) / q

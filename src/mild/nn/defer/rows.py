@@ -36,7 +36,7 @@ class DeferralRows:
         """Scores (n, p) of the experts."""
         return self.scores[:, self.n_classes :]
 
-    def log_shares(self) -> Tensor:
+    def log_probs(self) -> Tensor:
         """Return the log-softmax (n, K + p) over classes and asked experts; -inf if not asked."""
         experts = self.expert_scores.masked_fill(~self.asked, -torch.inf)
         return torch.log_softmax(torch.cat([self.class_scores, experts], dim=1), dim=1)
