@@ -24,12 +24,12 @@ import numpy as np
 import mild
 from benchmarks.measure import environment
 from experiments.records import commit
-from mild.policies.adding import Labels, extended
+from mild.policies.adding import Labels, add_to_policy
 from mild.routers import CostRegressionRouter
 from mild.routers.cost_models import PricedRouter
 
 RESULTS = Path(__file__).parent.parent / "results"
-# Routers that are extended: heads that are drawn strongly to the constant, and linear costs.
+# Routers that are add_to_policy: heads that are drawn strongly to the constant, and linear costs.
 ROUTERS: dict[str, dict[str, Any]] = {
     "priced": {"router": "priced", "alpha": 0.1},
     "regression": {"router": "regression", "alpha": 1000.0},
@@ -111,7 +111,9 @@ def added_split(job: tuple[str, float | None, str, int, int]) -> list[dict[str, 
                     )
                 scratch = way == "only"
                 larger = (
-                    from_scratch(policy, labels, kind) if scratch else extended(policy, labels)[0]
+                    from_scratch(policy, labels, kind)
+                    if scratch
+                    else add_to_policy(policy, labels)[0]
                 )
                 row["added"].setdefault(f"{way} {count}", []).append(loss(larger, [*others, k]))
         found.append(row)

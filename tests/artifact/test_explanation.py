@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load
-from mild.artifact.evidence import by_leaving_out, by_words
+from mild.artifact.evidence import by_words, evidence_by_leaving_out
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
 
@@ -26,7 +26,7 @@ def test_the_explained_choice_is_that_of_the_router(folders, name):
 @pytest.mark.parametrize("name", ["argmax", "regression"])
 def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, name):
     router = load(folders(name))
-    found = router.explain(QUERY, most=1000)
+    found = router.explain(QUERY, max_evidence=1000)
     assert found.method == "terms"
     chosen, other = map(router.expert_names.index, (found.expert, found.runner_up))
     scores = router.decision_function(router.features([QUERY]))[0]
@@ -37,7 +37,7 @@ def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, n
 
 
 def test_words_of_the_topic_are_evidence_for_its_expert(folders):
-    found = load(folders("linear")).explain(QUERY, most=9)
+    found = load(folders("linear")).explain(QUERY, max_evidence=9)
     effects = {entry.part: entry.effect for entry in found.evidence}
     assert {"boil", "oven", "stir", "salt"} <= set(effects)
     assert all(effects[word] > 0 for word in ("boil", "oven", "stir", "salt"))
@@ -65,7 +65,9 @@ def test_other_routers_are_asked_without_each_word(folders, name):
 
 def test_a_long_text_is_left_out_by_passages():
     text = "filler words here " * 2000 + "KEY" + " more filler" * 2000
-    found, unit = by_leaving_out(text, lambda texts: np.array([1.0 * ("KEY" in t) for t in texts]))
+    found, unit = evidence_by_leaving_out(
+        text, lambda texts: np.array([1.0 * ("KEY" in t) for t in texts])
+    )
     assert unit == "passage"
     assert found[0].effect == 1
     assert found[1].effect == 0

@@ -94,9 +94,10 @@ def test_few_rows_that_were_seen_are_left_out_unless_they_are_kept(
     assert kept.json()["rows"] == 102
     assert "2 of 102 queries were in the training data" in kept.err
     assert "optimistic" in (tmp_path / "a.html").read_text(encoding="utf-8")
-    without = mild("report", router, "--keep-seen", "--out", tmp_path / "b.html")
-    assert without.code == 1
-    assert "--keep-seen needs a table" in without.err
+    for option in (["--keep-seen"], ["--queries", 3], ["--confidence", 0.9], ["--seed", 1]):
+        without = mild("report", router, *option, "--out", tmp_path / "b.html")
+        assert without.code == 1
+        assert f"{option[0]} needs a table" in without.err
 
 
 def test_a_saved_evaluation_is_rendered(mild, router, outcomes, tmp_path):

@@ -25,7 +25,7 @@ from mild.features import (
     encoder,
     make_features,
 )
-from mild.features.encoder import RunningEncoder, find_encoder
+from mild.features.encoder import LoadedEncoder, find_encoder
 from mild.policies import LinearCostPolicy
 from text_cases import make_texts
 
@@ -50,7 +50,7 @@ def test_the_settings_in_the_folder_are_read(folder):
 
 def test_vectors_are_means_over_the_tokens_of_each_text_alone(folder):
     files = find_encoder(str(folder))
-    encoder = RunningEncoder(files, 16)
+    encoder = LoadedEncoder(files, 16)
     together = encoder.encode(["add 3 and 4", "where", "name a river in France"])
     for text, row in zip(["add 3 and 4", "where"], together, strict=False):
         tokens = encoder.tokenizer(text, return_tensors="pt")
@@ -62,7 +62,7 @@ def test_vectors_are_means_over_the_tokens_of_each_text_alone(folder):
 def test_the_first_token_is_taken_where_the_folder_asks_for_it(folder):
     (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
     (folder / "modules.json").unlink()
-    encoder = RunningEncoder(find_encoder(str(folder)), 16)
+    encoder = LoadedEncoder(find_encoder(str(folder)), 16)
     row = encoder.encode(["add 3 and 4"])[0]
     with torch.inference_mode():
         hidden = encoder.model(**encoder.tokenizer("add 3 and 4", return_tensors="pt"))
@@ -82,7 +82,7 @@ def test_a_second_fit_encodes_nothing(folder, texts, tmp_path, monkeypatch):
     def refuse(self, batch):
         raise AssertionError("encoded again")
 
-    monkeypatch.setattr(RunningEncoder, "encode", refuse)
+    monkeypatch.setattr(LoadedEncoder, "encode", refuse)
     second = EncoderFeatures(folder, cache=tmp_path / "cache").fit(texts).transform(texts)
     np.testing.assert_array_equal(first, second)
 
@@ -163,13 +163,13 @@ def test_damaged_weights_are_refused_with_one_sentence(folder):
 
 
 def test_a_million_characters_are_cut_before_they_are_read(folder):
-    encoder = RunningEncoder(find_encoder(str(folder)), 16)
+    encoder = LoadedEncoder(find_encoder(str(folder)), 16)
     text = "add 3 and 4 " * 100_000
     np.testing.assert_allclose(encoder.encode([text]), encoder.encode([text[:256]]), atol=1e-6)
 
 
 def test_a_lone_surrogate_does_no_harm(folder):
-    encoder = RunningEncoder(find_encoder(str(folder)), 16)
+    encoder = LoadedEncoder(find_encoder(str(folder)), 16)
     assert np.isfinite(encoder.encode(["\ud800 text", ""])).all()
 
 
@@ -190,7 +190,7 @@ def test_a_missing_package_is_named(folder, monkeypatch):
 
     monkeypatch.setattr("mild.features.pretrained.importlib.import_module", without)
     with pytest.raises(MissingExtraError, match="torch and transformers"):
-        RunningEncoder(find_encoder(str(folder)), 16)
+        LoadedEncoder(find_encoder(str(folder)), 16)
 
 
 @pytest.mark.slow
@@ -289,9 +289,9 @@ def test_threads_load_the_encoder_once(saved, monkeypatch):
     def slow(*given):
         loads.append(given)
         time.sleep(0.1)
-        return RunningEncoder(*given)
+        return LoadedEncoder(*given)
 
-    monkeypatch.setattr(encoder, "RunningEncoder", slow)
+    monkeypatch.setattr(encoder, "LoadedEncoder", slow)
     router = load(saved)
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(router.decide_text, ["a text"] * 4))) == 1

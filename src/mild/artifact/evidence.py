@@ -16,7 +16,7 @@ from mild.policies import Policy
 
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MAX_WORDS = 150
-MAX_LETTERS = 50 * MAX_WORDS
+MAX_CHARACTERS = 50 * MAX_WORDS
 N_PASSAGES = 50
 # Effects that are smaller are rounding.
 LEAST_EFFECT = 1e-6
@@ -66,7 +66,7 @@ def find_evidence(
     router, words (or passages of a long text) are left out one by one. ``by`` is the quantity that the
     choice is made by.
     """
-    terms = by_terms(text, features, policy, chosen, runner_up)
+    terms = evidence_by_terms(text, features, policy, chosen, runner_up)
     if terms is not None:
         unit = by
         if by == "probability":
@@ -77,13 +77,13 @@ def find_evidence(
         values = policy.decide(features.vectorize(texts)).values
         return np.asarray(values[:, chosen] - values[:, runner_up], np.float64)
 
-    entries, part_kind = by_leaving_out(text, lead)
+    entries, part_kind = evidence_by_leaving_out(text, lead)
     if all(abs(entry.effect) <= LEAST_EFFECT for entry in entries):
         return NO_EVIDENCE
     return EvidenceList(entries, f"{part_kind}s left out", by)
 
 
-def by_terms(
+def evidence_by_terms(
     text: str, features: TextFeatures, policy: Policy, chosen: int, runner_up: int
 ) -> list[Evidence] | None:
     """Shares of a linear router's lead, term by term, largest first; None for other routers.
@@ -141,10 +141,10 @@ def _words_with_piece(name: str, words_on_lines: str) -> list[str]:
     return [line.strip() for line in lines]
 
 
-def by_leaving_out(
+def evidence_by_leaving_out(
     text: str, lead: Callable[[list[str]], FloatArray]
 ) -> tuple[list[Evidence], str]:
-    """Leave out each word, or each passage of a long text, and measure the change of the lead.
+    """Return by how much the lead falls without each word, or without each passage of a long text.
 
     Parameters
     ----------
@@ -156,13 +156,13 @@ def by_leaving_out(
     Returns
     -------
     evidence : list of Evidence
-        The parts of the text, those of the largest effect first.
+        The parts of the text, in order of falling absolute effect.
     part_kind : str
-        What a part is: "word" or "passage".
+        "word" or "passage": what the text was divided into.
     """
     words = re.findall(r"\S+", text)
     different_words = list(dict.fromkeys(word.lower() for word in words))
-    if len(different_words) <= MAX_WORDS and len(text) <= MAX_LETTERS:
+    if len(different_words) <= MAX_WORDS and len(text) <= MAX_CHARACTERS:
         part_kind = "word"
         parts = different_words
         texts_without = []

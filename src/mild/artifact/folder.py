@@ -55,15 +55,14 @@ def write_folder(
     card: str | None = None,
     portable: bool = False,
 ) -> Path:
-    """Write a router, as JSON and safetensors.
+    """Write the folder of a router: JSON, safetensors and, if there is a ``card``, its README.md.
 
-    With a ``card``, it is written beside them. A ``portable`` folder does not name the folders of models
-    outside it, which are of this machine.
+    With ``portable``, paths on this machine, such as those of text encoders, are left out.
 
-    The folder is written under a temporary name beside the target and then renamed. On ``overwrite`` the
-    old one is first renamed away; a process killed between the two renames leaves the old router as
-    ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``. In a folder with
-    versions, the router becomes the next one instead, which serves: nothing is deleted.
+    The folder is written under a temporary name beside the target and then renamed. With ``overwrite``,
+    the old one is first moved aside; a process killed between the two renames leaves the old router as
+    ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``. If the
+    folder keeps versions, the router is added as a new version, which then serves; nothing is deleted.
     """
     target = check_target(folder, overwrite)
     files = _files_of(router, card, portable)

@@ -740,7 +740,7 @@ class Router(RouterParts):
     # Explanations and estimates.
 
     def explain(
-        self, text: Any, most: int = 12, answers: Mapping[str, Any] | None = None
+        self, text: Any, max_evidence: int = 12, answers: Mapping[str, Any] | None = None
     ) -> Explanation:
         """Explain the decision on a text, or a vector.
 
@@ -752,7 +752,7 @@ class Router(RouterParts):
         ----------
         text : str or array-like of shape (n_features,)
             The query; a vector for a router that was fitted on vectors.
-        most : int, default=12
+        max_evidence : int, default=12
             Maximum number of pieces of evidence.
         answers : dict, default=None
             The answers that a cascade has received so far, by expert, as in ``next``.
@@ -774,7 +774,7 @@ class Router(RouterParts):
             )
         if self.mix is not None:
             # A mix draws one of two settings for each text: explain the one that is drawn for this text.
-            explanation = self.for_text(text).explain(text, most, answers)
+            explanation = self.for_text(text).explain(text, max_evidence, answers)
             return replace(explanation, mix=drawn_part(self.mix, text, self.expert_names))
         answers_by_index = None
         if answers is not None:
@@ -786,15 +786,15 @@ class Router(RouterParts):
             self.expert_names,
             text,
             self.estimate([text]),
-            max_evidence=most,
+            max_evidence=max_evidence,
             graded=is_graded,
             answers=answers_by_index,
         )
 
     def estimate(self, texts: Sequence[Any]) -> Estimates:
-        """What can be expected of the experts on texts, or vectors, and how far it can be trusted.
+        """Estimate each expert's cost and chance of a right answer, and how novel each input is.
 
-        Expected costs are those of ``decide``. What is right is not known of a novel text.
+        Expected costs are those of ``decide``. ``right`` is NaN for novel inputs.
 
         Parameters
         ----------
@@ -804,7 +804,7 @@ class Router(RouterParts):
         Returns
         -------
         Estimates
-            It has ``costs``, ``right``, ``novelty`` and ``novel``; None where unknown.
+            ``costs``, ``calibrated``, ``right``, ``novelty`` and ``novel``; None where unknown.
 
         Examples
         --------
@@ -815,9 +815,11 @@ class Router(RouterParts):
         X = self.features(texts)
         costs = self.decide_features(X).costs
         policy = self.direct.policy
-        inputs = first_columns(X, policy.n_columns)
+        # Without the column of draws that the features of a mix end with.
+        inputs = self.direct.own_columns(X)
         calibrated = None
         best_costs = costs
+        # A calibration that does not decide still improves the estimates that people see.
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
             calibrated = self._possible(X, policy.expected_costs(inputs), policy)
@@ -825,7 +827,7 @@ class Router(RouterParts):
         right = chances(policy, inputs, best_costs, self.expert_names, self._terms)
         if self.novelty is None:
             return Estimates(costs, calibrated, right, None, None)
-        # Few routers need the shares, which take a second pass over the texts.
+        # Not computed earlier: it is a second pass over the texts, and needed for the novelty only.
         unseen_shares = features.unseen_shares(texts)
         scores = self.novelty.scores(first_columns(X, self.n_features), unseen_shares)
         novel = self.novelty.is_novel(scores)

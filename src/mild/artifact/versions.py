@@ -243,7 +243,7 @@ def write_version(
     expected: str | None = None,
     **details: Any,
 ) -> int:
-    """Write a router as the next version of a folder, and let it serve.
+    """Write a router as the next version in a folder, to serve or as the candidate.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def write_version(
     Raises
     ------
     OutputExistsError
-        Another version serves than ``expected`` (code ``version_changed``), or another process is writing.
+        The serving version is not ``expected`` (code ``version_changed``), or another process writes.
     """
     event = "candidate"
     if serve:

@@ -1,4 +1,4 @@
-"""Saving of everything that can be saved."""
+"""Save routers of every kind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def save(
     router : Router, fitted router, RouterCV or Pipeline
         A Pipeline ends in a router, after StandardScaler steps, or after text features as its first step.
     folder : str or path
-        Folder to write; must not exist or be empty, unless ``overwrite``.
+        Folder to write; must be empty or not exist yet, unless ``overwrite``.
     expert_names : list of str, default=None
         One name per expert; None for those of the router.
     feature_names : list of str, default=None

@@ -351,9 +351,9 @@ def _failure(
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Print warnings of mild and of solvers on one line of stderr, without the line of source code.
+    """Print warnings from mild and from solvers on one line of stderr, without the source line.
 
-    Each message is printed once, and of solvers that stopped early only the first.
+    Each message is printed once; of the warnings that a solver stopped early, only the first.
     """
     already_shown: set[str] = set()
     with warnings.catch_warnings():

@@ -92,9 +92,13 @@ def explain(
         text = sys.stdin.read()
     if router.text is not None and router.text.kind == "vectors":
         vector = _read_json(text, list, VECTOR, "query")
-        explanation = router.explain(vector, answers=known_answers, **o.without_none(most=most))
+        explanation = router.explain(
+            vector, answers=known_answers, **o.without_none(max_evidence=most)
+        )
     else:
-        explanation = router.explain(text, answers=known_answers, **o.without_none(most=most))
+        explanation = router.explain(
+            text, answers=known_answers, **o.without_none(max_evidence=most)
+        )
         if not text.strip():
             note("the query is empty: there is nothing to route by.", "warning")
     result = {"query": text, **explanation.as_dict()}

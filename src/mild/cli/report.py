@@ -45,7 +45,7 @@ def report(
         str | None,
         Option(
             metavar="COLUMN",
-            help="Show where routing helps by this column; the verdict's interval is then over its groups. "
+            help="Break results down by this column; the verdict's interval is then over its groups. "
             "Default: subject, topic, task, ..., with an interval over rows.",
         ),
     ] = None,
@@ -91,7 +91,15 @@ def report(
     if comparison is not None:
         results = read_comparison(comparison)
     if table is None:
-        _check_no_table_options(reading, cost, group, keep_seen)
+        _check_no_table_options(
+            reading,
+            cost,
+            group=group,
+            keep_seen=keep_seen,
+            queries=queries,
+            confidence=confidence,
+            seed=seed,
+        )
         document = read_evaluation(router)
         if results is not None:
             document["comparison"] = results
@@ -137,11 +145,9 @@ def _evaluate(folder: Path, source: OutcomeSource, settings: Mapping[str, Any]) 
     return evaluation
 
 
-def _check_no_table_options(
-    reading: o.AnswerOptions, cost: o.CostOptions, group: str | None, keep_seen: bool | None
-) -> None:
-    """Refuse options about a table where none was given."""
-    values = {**vars(reading), **vars(cost), "group": group, "keep_seen": keep_seen}
+def _check_no_table_options(reading: o.AnswerOptions, cost: o.CostOptions, **others: Any) -> None:
+    """Refuse options that are about a table where none was given."""
+    values = {**vars(reading), **vars(cost), **others}
     for name, value in values.items():
         if value is not None:
             raise OptionError(

@@ -369,7 +369,7 @@ def cheapest_known(
     ranks: ArrayLike | None = None,
     tolerance: float = 0.0,
 ) -> IntArray:
-    """Return the index (n_samples,) of the cheapest asked expert per row.
+    """Return the index (n_samples,) of the cheapest expert per row, among those whose cost is known.
 
     Ties go to the lowest price, if there are prices, then to the lowest rank, if there are ranks, then to
     the lowest index. An unknown price comes last. Nothing is validated.
@@ -377,13 +377,13 @@ def cheapest_known(
     Parameters
     ----------
     array : array of shape (n_samples, n_experts)
-        Costs, or some of their rows, where a column may be all NaN.
-    prices : array of shape (n_samples, n_experts), default=None
-        Prices; (n_experts,) if they are the same for all rows.
+        Costs, or other values of which less is better; NaN where unknown, possibly in a whole column.
+    prices : array of shape (n_samples, n_experts) or (n_experts,), default=None
+        Prices; of shape (n_experts,) if they are the same for all rows.
     ranks : array of shape (n_experts,), default=None
         Ranks, as ``expert_ranks`` gives them.
     tolerance : float, default=0.0
-        Costs tie with the lowest one up to ``tolerance * max(1, lowest)``.
+        Costs tie with the lowest one up to ``tolerance * max(1, abs(lowest))``.
 
     Returns
     -------

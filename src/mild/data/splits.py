@@ -140,7 +140,7 @@ def time_splits(
     n_splits : int, default=1
         Number of windows.
     test_share : float, default=0.3
-        Share of the rows that all windows hold together.
+        Share of the rows in all windows together.
 
     Returns
     -------

@@ -77,7 +77,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     """Write columns of equal length to a .csv, .parquet or .jsonl file.
 
-    The file has its name only when it is complete. In a .csv, lists are written as JSON; in a .jsonl,
+    The file appears complete or not at all. In a .csv, lists are written as JSON; in a .jsonl,
     numbers that are not finite are null.
 
     Parameters
@@ -85,7 +85,7 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     columns : dict of str to array-like
         Values by the name of their column.
     path : str or path-like
-        The file, whose suffix says the format.
+        The file; its suffix determines the format.
     overwrite : bool, default=False
         Whether an existing file may be replaced.
 
@@ -124,7 +124,7 @@ def write_batches(
 ) -> int:
     """Write batches of rows to a file one by one, so that they need not fit in memory together.
 
-    The file has its name only when it is complete. A name that ends in .csv or .jsonl says the format; any
+    The file appears complete or not at all. A name that ends in .csv or .jsonl says the format; any
     other file is parquet. Nothing is read from ``batches`` if the file cannot be written.
 
     Parameters

@@ -50,11 +50,12 @@ REMEDY = (
 
 @contextmanager
 def connect(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
-    """The module ``ray``, connected; what was started here is shut down at the end.
+    """Connect to Ray, yield the module ``ray``, and disconnect at the end.
 
-    A Ray that this process is connected to is used and stays. Workers of a cluster must have the same mild
-    installed, and see the files under the same names. ``address`` is ``HOST:PORT``, ``ray://HOST:PORT`` or
-    ``auto``; None for a Ray on this machine, with ``workers`` processors.
+    If this process is connected already, that connection is used and left open. The workers of a cluster
+    must have the same version of mild installed, and find files under the same paths. ``address`` is
+    ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``; with None, Ray is started on this machine with
+    ``workers`` processors (all of them by default).
     """
     check_ray(address)
     for name, value in ENVIRONMENT.items():
@@ -65,7 +66,7 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
     if ray.is_initialized():
         if address is not None:
             raise InvalidInputError(
-                "this process is connected to a Ray already; leave the address out to use that one, or "
+                "this process is connected to Ray already; omit the address to use that connection, or "
                 "call ray.shutdown() first."
             )
         yield ray

@@ -515,7 +515,7 @@ def evaluate(
     router : Router, folder of one, or a fitted router or Pipeline of scikit-learn's kind
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; a router that was fitted on numbers needs
         a table of numbers, which ``OutcomeTable.from_arrays`` makes of arrays
-    groups : column whose equal values count once in the interval, beside equal queries
+    groups : column whose equal values count once in the interval, in addition to equal queries
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     keep_seen : whether rows stay whose query the router was trained on. By default they are left out where
         they are less than 5 % of the rows; where they are more, they stay, and a warning says so

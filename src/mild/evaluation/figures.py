@@ -134,13 +134,13 @@ def routing_figures(
     unit: str = "query",
     confidence: float = 0.95,
     seed: int = 0,
-    fitted: int | None = None,
+    best_in_fit: int | None = None,
     target: TargetInfo | None = None,
 ) -> RoutingFigures:
     """Compare a router's choices with single experts, chance and perfect choice on the same rows.
 
     The verdict compares them with the expert that is best on these very rows, which is a strict baseline.
-    With a target, it says whether this is met, against the expert that was best when the router was tuned.
+    With a target, it says whether the target is met, relative to the best expert at tuning time.
 
     Parameters
     ----------
@@ -148,10 +148,10 @@ def routing_figures(
     chosen : (n_samples,) column that the router chose in each row
     expert_names : names of the experts
     groups : (n_samples,) rows of one group count once in the interval; None if each row counts
-    unit : what a group is, for sentences: "query" or "group"
+    unit : what a group is called in sentences: "query" or "group"; "row" if ``groups`` is None
     confidence : confidence of the intervals
     seed : seed of the intervals
-    fitted : index of the best expert of the rows that the router was fitted on; None if it is not known
+    best_in_fit : index of the expert that was best on the training rows; None if unknown
     target : what the router was tuned for; None if it has no target
 
     Returns
@@ -178,7 +178,7 @@ def routing_figures(
         rows=rows,
         summary=figures.as_dict(),
         constant_losses=constant_losses(compared.outcomes.experts.costs),
-        baselines=baselines(compared.outcomes, compared.chosen, expert_names, fitted),
+        baselines=baselines(compared.outcomes, compared.chosen, expert_names, best_in_fit),
         verdict=_verdict(compared, figures.constant_expert, prices, target),
         minority_recall=minority_recall(figures.recall, figures.oracle_shares),
         prices=prices.experts,

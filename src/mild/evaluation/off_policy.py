@@ -268,11 +268,11 @@ def expected_costs(
     n_experts: int,
     seed: int = 0,
 ) -> FloatArray:
-    """Predict the cost of each expert on each row, by models that were fitted on other rows.
+    """Predict the cost of each expert on each row, with models fitted on other rows.
 
     For each expert and fold, a ridge regression of the cost on the features is fitted on the rows of the
     other folds in which this expert was chosen. Its strength is chosen by generalised cross-validation.
-    An expert with few such rows gets their mean cost; one with none, the mean cost over all experts.
+    An expert with few such rows gets their mean cost; one without any, the mean over all experts.
 
     Parameters
     ----------

@@ -599,13 +599,13 @@ def calibration(
     rows : RoutedRows
         Rows with the costs of the experts and the router's probabilities.
     form : str
-        The rewards that the router was trained with: "others", "complement", "contrast" or "baseline".
+        Rewards that the router was trained with, one of ``FORMS``; "cheapest" if trained on labels.
     scale : float or None, default=None
         Largest possible cost, for "complement".
     confidence : float, default=0.95
         Confidence of the intervals.
     groups : (n_samples,) array or None, default=None
-        Group of each row, for rows that may err together; None if all rows are independent.
+        Group of each row, for rows whose errors may be correlated; None if all are independent.
     strength : float, default=0.5
         Strength of "baseline".
 

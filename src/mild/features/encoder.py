@@ -98,7 +98,7 @@ class EncoderFeatures(EmbeddingFeatures):
     # Settings of a saved router; None where the features were fitted here.
     _expected: Mapping[str, Any] | None = field(default=None, init=False)
     _files: EncoderFiles | None = field(default=None, init=False)
-    _running: RunningEncoder | None = field(default=None, init=False)
+    _running: LoadedEncoder | None = field(default=None, init=False)
 
     def check_parameters(self) -> None:
         for name in ("max_length", "batch_size"):
@@ -180,7 +180,7 @@ class EncoderFeatures(EmbeddingFeatures):
         for start in range(0, len(missing), self.batch_size):
             indices = missing[start : start + self.batch_size]
             batch = [texts[i] for i in indices]
-            vectors = self._running_encoder(files, max_length).encode(batch)
+            vectors = self._loaded_encoder(files, max_length).encode(batch)
             rows[indices] = vectors
             if cache is not None:
                 cache.put(batch, vectors)
@@ -199,11 +199,11 @@ class EncoderFeatures(EmbeddingFeatures):
             folder = Path(self.cache)
         return VectorCache(folder / f"{files.digest}-{max_length}.sqlite", files.width)
 
-    def _running_encoder(self, files: EncoderFiles, max_length: int) -> RunningEncoder:
+    def _loaded_encoder(self, files: EncoderFiles, max_length: int) -> LoadedEncoder:
         """The encoder, loaded on first use."""
         with _LOADING:
             if self._running is None:
-                self._running = RunningEncoder(files, max_length, self.device)
+                self._running = LoadedEncoder(files, max_length, self.device)
             return self._running
 
 
@@ -264,7 +264,7 @@ def _read_settings(folder: Path) -> EncoderFiles:
     )
 
 
-class RunningEncoder:
+class LoadedEncoder:
     """An encoder loaded into memory: it turns batches of texts into float32 vectors.
 
     Needs transformers and torch.
@@ -281,7 +281,7 @@ class RunningEncoder:
             if self.torch.cuda.is_available():
                 device = "cuda"
         self.device = device
-        # Loading prints no progress bar; the setting of the process is restored afterwards.
+        # Load without a progress bar; the setting is restored afterwards.
         hf_logging = transformers.utils.logging
         had_progress_bar = hf_logging.is_progress_bar_enabled()
         hf_logging.disable_progress_bar()

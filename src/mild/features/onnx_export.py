@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mild.errors import ArtifactError, MissingExtraError, install_hint
-from mild.features.encoder import EncoderFeatures, RunningEncoder, find_encoder
+from mild.features.encoder import EncoderFeatures, LoadedEncoder, find_encoder
 from mild.features.onnx import ENCODER_FILE, INPUTS, OnnxFeatures
 from mild.features.pretrained import Tokens
 
@@ -121,10 +121,10 @@ def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
 
     settings, tensors = features.state()
     files = find_encoder(str(features.source), settings["path"])
-    running = RunningEncoder(files, settings["max_length"], "cpu")
-    pooled = PooledEncoder(running.model, files.pooling, files.width, files.normalize)
-    tokenizer_json = running.tokenizer.backend_tokenizer.to_str().encode()
-    pad = int(running.tokenizer.pad_token_id or 0)
+    encoder = LoadedEncoder(files, settings["max_length"], "cpu")
+    pooled = PooledEncoder(encoder.model, files.pooling, files.width, files.normalize)
+    tokenizer_json = encoder.tokenizer.backend_tokenizer.to_str().encode()
+    pad = int(encoder.tokenizer.pad_token_id or 0)
     onnx = exported(pooled, tokenizer_json, settings["max_length"], pad)
     onnx.take_scale(tensors["centre"], tensors["scale"])
     return onnx

@@ -227,7 +227,7 @@ def two_expert_curve(
         quality(t) = mean_i of (quality_strong_i if preference_i >= t else quality_weak_i)
 
     The curve has a point for every t. Only the order of the preferences matters; rows whose preferences
-    are equal, or differ by rounding only, always go to the same expert.
+    are equal, or differ only by rounding, always go to the same expert.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def two_expert_curve(
     is_last_of_tie = np.append(sorted_ranks[1:] != sorted_ranks[:-1], True)
     # Numbers of rows that can be sent to the strong expert without separating ties.
     n_strong = np.append(0, np.flatnonzero(is_last_of_tie) + 1)
-    # Entry j: by how much the total quality is higher if the first j rows go to the strong expert.
+    # Entry j: gain in total quality if the first j rows go to the strong expert.
     total_gain = np.append(0.0, np.cumsum((strong - weak)[order]))
     quality = weak.mean() + total_gain[n_strong] / len(weak)
     # Cumulative sums round, but the curve must end exactly at the quality of the strong expert.

@@ -68,8 +68,8 @@ def expert_correctness(y: ArrayLike, experts: ArrayLike) -> BoolArray:
     Parameters
     ----------
     y : (n_samples,) array of classes
-    experts : (n_samples, n_experts) array of answers, or (n_samples,) of one expert. An answer that is
-        missing (NaN, None or masked) is not right
+    experts : (n_samples, n_experts) array of answers, or (n_samples,) of one expert. A missing
+        answer (NaN, None or masked) counts as wrong
 
     Returns
     -------

@@ -321,24 +321,24 @@ def difference_intervals(
     - one split, one difference: ``paired_interval``;
     - one split, several differences: ``simultaneous_intervals``;
     - several splits: ``resampled_intervals`` of the means of the splits, with the standard errors over all
-      rows as floor.
+      rows as a floor.
 
-    Rows of one group count as one observation, also in several splits. If all rows are in a single group,
+    Rows of one group count as one observation, even across splits. If all rows are in a single group,
     which has no spread, groups are ignored.
 
     Parameters
     ----------
     splits : sequence of arrays of shape (n_samples, m)
-        For each split the differences of its test rows. For values that may be unknown they are differences
-        of ``linearised_rows``.
+        For each split the differences on its test rows. If some values are unknown, pass differences of
+        ``linearised_rows``.
     groups : sequence of arrays of shape (n_samples,), default=None
-        For each split the labels of the groups of its rows. None if every row counts.
+        For each split the group labels of its rows. None if every row is an observation of its own.
     confidence : float, default=0.95
         Probability that all m intervals hold.
     random_state : int, Generator or None, default=0
         Source of draws.
     test_over_train : float, default=0.0
-        Number of test rows over that of training rows; only for several splits.
+        Number of test rows divided by the number of training rows; only used with several splits.
 
     Returns
     -------
@@ -427,9 +427,9 @@ def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -
         row_ij = n * u_ij / sum_i u_ij * (v_ij - mean_j) + mean_j
 
     which is v_ij itself if all values are known and have equal weights. The spread of the difference of two
-    columns of rows gives the standard error of the difference of their means, although different values are
-    unknown. (Only the rows in which both are known would favour rows on which two routers agree.) A column
-    without a known value of positive weight is all NaN.
+    columns of rows gives the standard error of the difference of their means, even if they are known in
+    different rows. (Using only rows in which both are known would favour those where two routers agree.)
+    A column without a known value of positive weight is all NaN.
 
     Parameters
     ----------

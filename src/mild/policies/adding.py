@@ -1,4 +1,4 @@
-"""One more expert for a policy, estimated as a mixture of those that it knows."""
+"""Add an expert to a policy: its costs are estimated as a mixture of those of the known experts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mild.policies.base import Policy
 from mild.policies.compose import MixedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
 
-# Variances of the weights of the mixture, times the number of experts, of which the likeliest is taken.
+# Prior variances of the mixture weights, times the number of experts; the likeliest is taken.
 VARIANCES = (0.01, 0.1, 1.0)
-# The same of shares of the variance of the labels that are noise.
+# Shares of the variance of the labels that may be noise; again the likeliest is taken.
 NOISE = (0.3, 0.45, 0.6, 0.8, 1.0)
 
 
@@ -43,8 +43,12 @@ class Labels:
         )
 
 
-def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
-    """The policy with one more expert, the last, and the standard error of its mean cost.
+def add_to_policy(policy: Policy, labels: Labels) -> tuple[Policy, float]:
+    """Return the policy with the new expert as its last one, and the standard error of its mean cost.
+
+    The costs of the new expert are estimated as a weighted sum of those of the known ones, plus a
+    constant (``mix``). A policy that wraps others is extended inside; separate error and price heads
+    are extended one by one.
 
     Where the policy has ranks, the new expert loses ties.
     """
@@ -52,12 +56,13 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
         scaled = replace(
             labels, X=policy.prepare(labels.X), reference=policy.prepare(labels.reference)
         )
-        inner, deviation = extended(policy.inner, scaled)
-        return replace(policy, inner=inner), deviation
+        inner, standard_error = add_to_policy(policy.inner, scaled)
+        return replace(policy, inner=inner), standard_error
     if isinstance(policy, TradeoffPolicy):
-        inner, deviation = extended(policy.inner, labels)
-        heads, _ = extended(policy.heads, labels)
-        return TradeoffPolicy(inner, heads), deviation
+        inner, standard_error = add_to_policy(policy.inner, labels)
+        heads, _ = add_to_policy(policy.heads, labels)
+        return TradeoffPolicy(inner, heads), standard_error
+    # Without a named expert, a constant policy asks the one with the lowest mean cost.
     if isinstance(policy, ConstantPolicy) and policy.expert != replace(policy, named=None).expert:
         raise UnsupportedError(
             "this router always asks one expert, to meet a target; choose another target, or tune it "
@@ -65,14 +70,14 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
         )
     if isinstance(policy, PricedPolicy):
         return _extended_heads(policy, labels)
-    weights, constant, deviation = mix(
+    weights, constant, standard_error = mix(
         policy.expected_costs(labels.X),
         policy.expected_costs(labels.reference),
         labels.known_costs,
         labels.costs,
     )
     if not isinstance(policy, LinearCostPolicy):
-        # Estimates of another form go through unchanged, and the new one is a mixture of them.
+        # Other policies have no coefficients: weights of 1 keep their estimates, and a row is added.
         p = policy.n_experts
         policy = MixedPolicy(np.eye(p), np.zeros(p), policy, ranks=policy.ranks)
     larger = _with_one_more(
@@ -80,7 +85,7 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
         coef=weights @ policy.coef,
         intercept=weights @ policy.intercept + constant,
     )
-    return larger, deviation
+    return larger, standard_error
 
 
 def mix(
@@ -114,7 +119,7 @@ def mix(
         Weights of the known experts.
     constant : float
         What is added to the weighted sum.
-    deviation : float
+    standard_error : float
         Standard error of the mean over the reference rows.
     """
     mu = reference.mean(axis=0, dtype=np.float64)
@@ -128,7 +133,7 @@ def mix(
     fit = _likeliest_regression(Z, y - level - Z @ nearness, variance)
     weights = nearness + fit.common_weight / len(mu) + fit.weights - fit.weights.mean()
     constant = level + fit.intercept - float(mu @ weights)
-    return weights, constant, fit.deviation
+    return weights, constant, fit.standard_error
 
 
 class _Regression(NamedTuple):
@@ -137,7 +142,7 @@ class _Regression(NamedTuple):
     intercept: float
     common_weight: float  # of the mean of the columns
     weights: FloatArray  # (p,) of each column's difference from that mean
-    deviation: float  # standard error of the intercept
+    standard_error: float  # standard error of the intercept
 
 
 def _likeliest_regression(Z: FloatArray, residual: FloatArray, variance: float) -> _Regression:
@@ -178,14 +183,14 @@ def _likeliest_regression(Z: FloatArray, residual: FloatArray, variance: float) 
         intercept=float(best_mean[0]),
         common_weight=best_mean[1],
         weights=best_mean[2:],
-        deviation=float(np.sqrt(np.linalg.inv(best_precision)[0, 0])),
+        standard_error=float(np.sqrt(np.linalg.inv(best_precision)[0, 0])),
     )
 
 
 def _extended_heads(policy: PricedPolicy, labels: Labels) -> tuple[Policy, float]:
-    """``extended`` for separate heads: the new error head is the nearest to a mixture of the others."""
+    """Add an expert to separate heads: its error head is the one nearest to a mixture of the others."""
     reference_errors = policy.expected_errors(labels.reference)
-    weights, constant, deviation = mix(
+    weights, constant, standard_error = mix(
         policy.expected_errors(labels.X), reference_errors, labels.expert_errors, labels.errors
     )
     if policy.kind_of_error == "logistic":
@@ -206,7 +211,7 @@ def _extended_heads(policy: PricedPolicy, labels: Labels) -> tuple[Policy, float
         price_intercept=ratio * policy.price_intercept.mean(),
         betas=beta,
     )
-    return larger, deviation
+    return larger, standard_error
 
 
 def _log_odds_mixture(

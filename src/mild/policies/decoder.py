@@ -1,4 +1,4 @@
-"""Scores to experts with fixed margins, rule and surrogate, for batches and for one input."""
+"""Decide scores: from the scores of a batch, or of a single input, to the experts to ask."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from mild.core.decisions import (
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 
-# Up to so many states, elimination on floats is faster than on arrays, for one input.
-LONGEST = 40
+# Up to this many states, elimination on floats is faster than on arrays for a single input.
+MAX_FLOAT_STATES = 40
 
 
 class Decoder:
     """Turns scores into choices and distributions; precomputes what depends on the margins only.
+
+    The stationary rule chooses the expert with the most mass in the stationary distribution of a Markov
+    chain between the experts (``mild.core.decisions``); with equal margins that is the argmax.
 
     Parameters
     ----------
     margins : array of shape (n_experts,)
         Positive margins that the scores were trained with.
     rule : {"stationary", "argmax"}
-        How scores are decided. A surrogate without stationary decoding is decided by argmax.
+        How an expert is chosen. A surrogate without stationary decoding always uses argmax.
     surrogate : Surrogate, str or float
         The surrogate that the scores were trained with.
     ranks : array of int of shape (n_experts,), default=None
@@ -46,17 +49,18 @@ class Decoder:
         if not self.surrogate.decodable:
             self.rule = "argmax"
         self.groups = margin_groups(margins)
+        # With a single margin both rules choose the same expert.
         self.by_argmax = self.rule == "argmax" or len(self.groups) == 1
 
         # The order in which ties are decided.
         self._best_first = np.arange(margins.size)[::-1]
-        self._best_last: IntArray | None = None  # None where it is that of the indices
+        self._best_last: IntArray | None = None  # None for the order of the indices
         if ranks is not None:
             self._best_first = np.argsort(ranks)
             self._best_last = self._best_first[::-1].copy()
         self._best_first_list: list[int] = self._best_first.tolist()
 
-        # States of the chain: experts with the same margin are one.
+        # Margins of the states of the Markov chain: experts with the same margin share a state.
         self._states = margins
         if len(self.groups) < margins.size:
             self._states = np.array([group.margin for group in self.groups])
@@ -64,14 +68,14 @@ class Decoder:
         self._inverse = 1 / self._states
         self._margin_list = [float(margin) for margin in self._states]
 
-        # Whether a single input is decided by the functions for batches, too.
-        self._in_batches = (
+        # Whether a single input is decided as a batch of one: ``_eliminate`` is slower, or not valid.
+        self._decides_as_batch = (
             self.surrogate.form == "pairwise"
-            or len(self.groups) > LONGEST
+            or len(self.groups) > MAX_FLOAT_STATES
             or deciding_anchors(self.groups, self.surrogate, np.float32) is not None
         )
-        # Beyond this gap of scores, plain powers of the rates overflow.
-        self._reach = -DOUBLE_REACH * float(margins.min())
+        # Scores further than this below the highest one would make rates underflow.
+        self._lowest_safe_gap = -DOUBLE_REACH * float(margins.min())
 
     def choose(self, scores: FloatArray) -> IntArray:
         """Expert of each row of scores (m, p)."""
@@ -108,7 +112,7 @@ class Decoder:
         if self.by_argmax:
             return self._largest_of_one(scores)
         shifted = scores - scores.max()
-        if self._in_batches or not shifted.min() > self._reach:
+        if self._decides_as_batch or not shifted.min() > self._lowest_safe_gap:
             return int(self.choose(scores[None])[0])
         powers = np.exp(np.multiply.outer(self._inverse, shifted))
         if len(self._margin_list) < shifted.size:

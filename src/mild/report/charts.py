@@ -106,7 +106,7 @@ def _signed_tick(value: float) -> str:
     return with_minus(f"{value:+g}")
 
 
-# The frontier: price against quality, one drawing for a wide page and one for a phone.
+# The frontier: quality against price, one drawing for a wide page and one for a phone.
 
 RADII = {"constant": 5.0, "operating": 3.5, "method": 4.5, "router": 8.0, "oracle": 8.0}
 # How much farther out the ring around a router with a target is.
@@ -136,7 +136,7 @@ class DrawingFormat:
 
     frame: DrawingFrame
     max_letters: int  # of a name
-    n_ticks: int  # across
+    n_ticks: int  # of the horizontal axis
 
     @property
     def label_room(self) -> Box:
@@ -160,13 +160,13 @@ class FrontierChart:
     """One drawing of the frontier."""
 
     frame: DrawingFrame
-    across: Scale
-    up: Scale
-    rows: list[tuple[float, str]]  # ticks of quality: position and text
-    columns: list[tuple[float, str]]  # ticks of the price: position and text
+    x_scale: Scale
+    y_scale: Scale
+    quality_ticks: list[tuple[float, str]]  # positions and texts
+    price_ticks: list[tuple[float, str]]  # positions and texts
     marks: list[Mark]
-    limits: tuple[float | None, float | None]  # across and up; None without such a limit
-    names: list[PlacedLabel]
+    limits: tuple[float | None, float | None]  # of price and quality; None without such a limit
+    labels: list[PlacedLabel]
 
 
 def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list[FrontierChart]:
@@ -191,43 +191,43 @@ def _frontier_chart(
     experts: Sequence[str],
     page_format: DrawingFormat,
 ) -> FrontierChart:
-    """Lay out one drawing of price against quality: where marks, names, ticks and limits are.
+    """Lay out one drawing of quality against price: the positions of marks, names, ticks and limits.
 
     Parameters
     ----------
     points : points with a price and a quality, in the order in which they are drawn
-    axis : the price that is drawn across: a key of ``AXES``, and of each point
-    target : limits of the router's target by axis, and of "quality"; empty without a target
+    axis : what the horizontal axis shows: a key of ``AXES``, and of each point
+    target : limits that the router's target sets, by axis and for "quality"; empty without a target
     experts : names of the experts
-    page_format : size of the drawing
+    page_format : size of the drawing, longest name, and number of ticks
     """
     price_limit = target.get(axis)
     quality_limit = target.get("quality")
-    across, up = _frontier_scales(points, axis, price_limit, quality_limit, page_format.frame)
+    x_scale, y_scale = _frontier_scales(points, axis, price_limit, quality_limit, page_format.frame)
     shortened_names = short_names(experts, page_format.max_letters)
     short_by_name = dict(zip(experts, shortened_names, strict=True))
     marks = []
     for point in points:
         name = _shown_name(point, short_by_name, page_format.max_letters)
-        x = across(point[axis])
-        y = up(point["quality"])
+        x = x_scale(point[axis])
+        y = y_scale(point["quality"])
         marks.append(_frontier_mark(point, x, y, name, has_target=bool(target)))
     # A tenth of a per cent matters only on a short axis.
     quality_digits = 0
-    if up.high - up.low <= 0.1:
+    if y_scale.high - y_scale.low <= 0.1:
         quality_digits = 1
     price_tick = _number_tick
     if axis == "dollars":
         price_tick = _dollar_tick
     return FrontierChart(
         frame=page_format.frame,
-        across=across,
-        up=up,
-        rows=up.labelled_ticks(5, lambda value: percent(value, quality_digits)),
-        columns=spaced(across.labelled_ticks(page_format.n_ticks, price_tick)),
+        x_scale=x_scale,
+        y_scale=y_scale,
+        quality_ticks=y_scale.labelled_ticks(5, lambda value: percent(value, quality_digits)),
+        price_ticks=spaced(x_scale.labelled_ticks(page_format.n_ticks, price_tick)),
         marks=marks,
-        limits=(_limit_position(price_limit, across), _limit_position(quality_limit, up)),
-        names=place_labels(marks, page_format.label_room, LETTER_SIZE),
+        limits=(_limit_position(price_limit, x_scale), _limit_position(quality_limit, y_scale)),
+        labels=place_labels(marks, page_format.label_room, LETTER_SIZE),
     )
 
 
@@ -249,9 +249,9 @@ def _frontier_scales(
         prices.append(price_limit)
     if quality_limit:
         qualities.append(quality_limit)
-    across = scale_for(prices, frame.left, frame.right, may_log=axis != "asking")
-    up = scale_for(qualities, frame.bottom, frame.top, pad=0.1)
-    return across, up
+    x_scale = scale_for(prices, frame.left, frame.right, may_log=axis != "asking")
+    y_scale = scale_for(qualities, frame.bottom, frame.top, pad=0.1)
+    return x_scale, y_scale
 
 
 def _limit_position(limit: float | None, scale: Scale) -> float | None:
@@ -317,14 +317,14 @@ def calibration_scales(
     room = 0.1 * (high - low) or 0.05
     low = round(max(0.0, low - room), 4)
     high = round(min(1.0, high + room), 4)
-    across = Scale(low, high, 50, 232)
-    up = Scale(low, high, 156, 8)
-    tick_values = across.ticks(3)
+    x_scale = Scale(low, high, 50, 232)
+    y_scale = Scale(low, high, 156, 8)
+    tick_values = x_scale.ticks(3)
     are_whole_percents = all(abs(100 * tick - round(100 * tick)) < 1e-9 for tick in tick_values)
     digits = 1
     if are_whole_percents:
         digits = 0
     ticks = []
     for value in tick_values:
-        ticks.append((across(value), up(value), percent(value, digits)))
-    return across, up, ticks
+        ticks.append((x_scale(value), y_scale(value), percent(value, digits)))
+    return x_scale, y_scale, ticks

@@ -58,7 +58,7 @@ def write_document(document: Mapping[str, Any], path: str | os.PathLike[str]) ->
 
 
 def read_document(path: str | os.PathLike[str]) -> Document:
-    """Read a document that ``write_document`` wrote.
+    """Read a document written by ``write_document``.
 
     Parameters
     ----------

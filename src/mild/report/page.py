@@ -390,10 +390,12 @@ class CalibrationPart:
 
     curves: list[dict[str, Any]]
     shown: int | None  # how many of the curves are shown; None for all of them
-    across: Scale
-    up: Scale
+    x_scale: Scale
+    y_scale: Scale
     ticks: list[tuple[float, float, str]]
-    columns: list[tuple[float, str]]  # ticks across whose texts do not touch on a phone
+    x_ticks: list[
+        tuple[float, str]
+    ]  # those of the horizontal axis whose texts do not touch on a phone
 
 
 def _calibration(document: Mapping[str, Any]) -> CalibrationPart | None:
@@ -409,13 +411,13 @@ def _calibration(document: Mapping[str, Any]) -> CalibrationPart | None:
             weight = shares[expert] + oracle_shares[expert]
             curves.append({"expert": name, "weight": weight, **curve})
     curves.sort(key=lambda curve: -curve["weight"])
-    across, up, ticks = calibration_scales(curves)
-    ticks_across = []
+    x_scale, y_scale, ticks = calibration_scales(curves)
+    x_ticks = []
     for x, _, text in ticks:
-        ticks_across.append((x, text))
+        x_ticks.append((x, text))
     # On a phone the letters are larger.
-    columns = spaced(ticks_across, PHONE_LETTERS)
+    spaced_ticks = spaced(x_ticks, PHONE_LETTERS)
     shown = None
     if len(curves) > MAX_CURVES:
         shown = MAX_CURVES
-    return CalibrationPart(curves[:MAX_CURVES], shown, across, up, ticks, columns)
+    return CalibrationPart(curves[:MAX_CURVES], shown, x_scale, y_scale, ticks, spaced_ticks)

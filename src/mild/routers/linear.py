@@ -143,9 +143,9 @@ class LinearRouter(SurrogateRouter):
         start : array of shape (n_experts, n_features + 1), default=None
             Weights and intercepts to start from.
         path : LinearPath, default=None
-            The path of a search, which starts at the solution of its last candidate.
+            Problems solved so far in a search; starts at the last solution. None for a single fit.
         search_tol : float, default=None
-            Tolerance in a search; None for ``tol``.
+            Tolerance of a search, given together with ``path``. A single fit uses ``tol``.
 
         Returns
         -------
@@ -156,6 +156,7 @@ class LinearRouter(SurrogateRouter):
         if path is not None:
             reusable = path.reusable(self)
         targets = training_targets(self, X, costs, sample_weight, reusable)
+        # With a single expert there is nothing to learn.
         if costs.shape[1] == 1:
             solution = Minimum(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
             return self._policy_of(solution, targets, X.dtype, may_stop=is_search_step)

@@ -264,7 +264,7 @@ class RouterCV(BaseRouter):
             search.earlier_results = self.memory.of(data, self.search_tol)
         search.run(plan.first)
         if plan.moved and not search.interrupted:
-            # Moved margins are only tried at the strengths that were best for the central ones.
+            # Moved margins are tried only at the strengths that were best for the central margins.
             best_strengths = _best_strengths(search, plan.n_strengths)
             search.run([moved for moved in plan.moved if moved.params["alpha"] in best_strengths])
         # The bias and the stack are made from the best of the candidates above.

@@ -230,7 +230,7 @@ class _Correction(NamedTuple):
 
     @property
     def is_informative(self) -> bool:
-        """Whether the step says something of the Hessian: across a kink the curvature can vanish."""
+        """Whether the step says something about the Hessian: across a kink the curvature can vanish."""
         squared_change = float(self.gradient_change @ self.gradient_change)
         return self.curvature > 1e-12 * squared_change
 
@@ -290,8 +290,8 @@ def minimise(
         learned = max(abs(point.value - reference), 1e-9 * abs(point.value), 1e-12)
         allowed_gap = tol * learned
         decrease = last_values[0] - point.value
-        stalls = len(last_values) == PATIENCE and decrease <= allowed_gap * 0.1
-        converged = gap <= allowed_gap or stalls
+        has_stalled = len(last_values) == PATIENCE and decrease <= allowed_gap * 0.1
+        converged = gap <= allowed_gap or has_stalled
         if converged or n_iter >= max_iter:
             break
         direction = _direction(point.gradient, corrections)

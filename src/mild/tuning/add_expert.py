@@ -29,7 +29,7 @@ from mild.errors import (
 from mild.metrics import expert_shares
 from mild.money import decimals
 from mild.policies import MixPolicy, Policy
-from mild.policies.adding import Labels, extended
+from mild.policies.adding import Labels, add_to_policy
 from mild.tuning.fitting import feature_inputs
 from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of, training_table
 
@@ -464,7 +464,7 @@ class _Extension:
 
 def _extend(policy: Policy, labels: Labels) -> _Extension:
     """Add the new expert to a policy, and compute what the larger policy is expected to do."""
-    larger, standard_error = extended(policy, labels)
+    larger, standard_error = add_to_policy(policy, labels)
     mean_costs = larger.expected_costs(labels.reference).mean(axis=0)
     shares = expert_shares(larger.predict(labels.reference), larger.n_experts)
     return _Extension(
@@ -562,7 +562,7 @@ def _gain(policy: Policy, labels: Labels, groups: NDArray[np.uint64]) -> tuple[f
         return 0.0, math.inf
     asks_new_expert = np.zeros(len(groups), bool)
     for train, test in folds(groups, min(FOLDS, n_groups)):
-        larger, _ = extended(policy, labels.take(train))
+        larger, _ = add_to_policy(policy, labels.take(train))
         asks_new_expert[test] = larger.predict(labels.X[test]) == policy.n_experts
     rows = np.arange(len(groups))
     chosen_before = policy.predict(labels.X)

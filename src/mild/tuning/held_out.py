@@ -137,11 +137,11 @@ def cross_fit(
 ) -> HeldOut:
     """Fit settings of several kinds on all rows, and judge them by cross-validation.
 
-    Ctrl-C after the first kind ends the work, and keeps the kinds that are finished.
+    Once the first kind is fitted, Ctrl-C stops the search and keeps the finished kinds.
 
     Parameters
     ----------
-    kinds : kinds of settings beside single experts, which are always judged
+    kinds : kinds of settings in addition to single experts, which are always judged
     rows : the rows with their features and folds
     can_mix : whether two settings may divide the queries, by a hash of their texts
 
@@ -162,7 +162,7 @@ def cross_fit(
     is_interrupted = False
     for kind in kinds:
         try:
-            settings = kind.cross_fit(rows)
+            held_out_settings = kind.cross_fit(rows)
         except KeyboardInterrupt:
             if kind is kinds[0]:
                 raise
@@ -172,8 +172,8 @@ def cross_fit(
             )
             warnings.warn(message, TuningInterruptedWarning, stacklevel=3)
             break
-        if settings.settings:
-            fitted.append(settings)
+        if held_out_settings.settings:
+            fitted.append(held_out_settings)
     return HeldOut(rows, experts, fitted, can_mix, is_interrupted)
 
 

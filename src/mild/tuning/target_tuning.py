@@ -131,7 +131,7 @@ def tuned_policy(rows: TuningRows, heads: HeadEstimates, held_out: HeldOut) -> T
 
 
 def _kinds(request: TuneRequest, heads: HeadEstimates) -> list[SettingKind]:
-    """Return the kinds of settings to choose from, beside single experts, which are always tried."""
+    """Return the kinds of settings to choose from, besides single experts, which are always tried."""
     kinds: list[SettingKind] = [TradeOffs(heads)]
     if request.search.candidates:
         kinds.append(FurtherRouters(request.search.candidates))

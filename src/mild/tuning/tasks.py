@@ -132,7 +132,7 @@ def make_task(
     ----------
     table : the table of outcomes
     terms : terms of the cost
-    group_column : column whose equal values belong together, beside equal queries
+    group_column : column whose equal values belong together, in addition to equal queries
     priced : whether rows without any known price are left out, too; rows without any known cost always are
 
     Returns
