@@ -84,6 +84,8 @@ class Completion:
                 reply.error = type(error).__name__
                 raise
             finally:
+                # Else the reply and this request would keep each other until the collector runs.
+                reply.forget_callback()
                 if not self._is_recorded:
                     self._settle_and_record()
 

@@ -14,6 +14,10 @@ from mild_gateway.server.relay import StreamRelay
 _LARGE_BYTES = 65_536
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class ClientReply:
     """The answer to one client.
 
@@ -30,11 +34,9 @@ class ClientReply:
     on record, even if this process is killed at that moment.
     """
 
-    def __init__(
-        self, send: Send, start: float, before_last_byte: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, send: Send, start: float) -> None:
         self._send = send
-        self.before_last_byte = before_last_byte
+        self.before_last_byte: Callable[[], None] = _do_nothing
         self.start = start
         self.call: ExpertCall | None = None
         self.relay: StreamRelay | None = None
@@ -64,6 +66,10 @@ class ClientReply:
         self._note_first_byte()
         self.before_last_byte()
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def forget_callback(self) -> None:
+        """Call nothing any more before the last byte."""
+        self.before_last_byte = _do_nothing
 
     def _note_first_byte(self) -> None:
         if self.call is not None and self.first_byte_ms is None:
