@@ -30,14 +30,14 @@ from mild.artifact.files import replacing
 from mild.errors import check_option
 
 app = typer.Typer(add_completion=False)
-WIDTH = 160
+WIDTH = 190
 #: Columns that must not be broken.
 MIN_WIDTHS = {
     "method": 20,
     "system accuracy": 12,
-    "minus classifier": 24,
-    "minus L_CE": 24,
-    "minus confidence": 24,
+    "minus classifier": 27,
+    "minus L_CE": 27,
+    "minus confidence": 27,
 }
 
 

@@ -92,7 +92,9 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     weight_decay : float
         For a linear head: the objective is the mean loss + weight_decay / 2 * ||W||^2, the intercepts free.
         For others: AdamW's decoupled decay of matrices.
-    lr, epochs, batch_size : of AdamW with one cycle of the learning rate; a linear head is solved by L-BFGS
+    lr, epochs, batch_size : of AdamW with one cycle of the learning rate; a linear head is solved by
+        L-BFGS. A method whose loss is not convex is first trained on "cross_entropy" for as many epochs,
+        and the classifier of "mixture_of_experts" alone
     device : "auto" (a CUDA device if there is one, else the CPU) or what torch calls a device
     random_state : int, RandomState or None
 
