@@ -204,7 +204,7 @@ class FittedPart:
 
     @classmethod
     def of(cls, table: OutcomeTable, part: OutcomeTable, cascade: bool) -> FittedPart:
-        task = make_task(part, CostTerms(), priced=True)
+        task = make_task(part, CostTerms(), needs_prices=True)
         step = make_text_features(part)
         step.fit(feature_inputs(part, step))
         folds = search_folds(task, N_FOLDS)
@@ -215,12 +215,12 @@ class FittedPart:
             kinds.append(Cascades(MAX_CALLS))
         held_out = cross_fit(kinds, rows, can_mix=True)
         tuned = tuned_policy(rows, heads, held_out)
-        whole = make_task(table, CostTerms(), priced=True)
+        whole = make_task(table, CostTerms(), needs_prices=True)
         return cls(held_out, tuned, CalibrationRows(whole, table_features(table, step)))
 
     def certify(self, rows: IntArray, groups: IntArray, limit: float, seed: int) -> CertifiedPoint:
         """A limit, certified on rows of the population; those of one group stay together."""
-        task = make_task(self.population.task.table.take(rows), CostTerms(), priced=True)
+        task = make_task(self.population.task.table.take(rows), CostTerms(), needs_prices=True)
         calibration = CalibrationRows(replace(task, groups=groups), self.population.X[rows])
         target = Target(max_quality_loss=limit, guarantee=GUARANTEE)
         return HoldLimit(target, calibration, self.tuned, seed).certified(self.held_out)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import mild
 from mild.data.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
-from mild.policies.adding import mix
+from mild.policies.adding import mixture_weights
 from mild.routers.search import RouterCV
 from mild.tuning.add_expert import add_expert
 
@@ -63,7 +63,9 @@ def test_a_mixture_of_known_experts_is_found_and_its_interval_holds():
             reference = np.where(
                 np.isnan(values), estimates, estimates + (outcomes - estimates).mean(0)
             )
-            weights, constant, error = mix(reference[rows], reference, values[rows], new[rows])
+            weights, constant, error = mixture_weights(
+                reference[rows], reference, values[rows], new[rows]
+            )
             mean = float(reference.mean(axis=0) @ weights + constant)
             errors[kind].append(abs(mean - new.mean()))
             if kind == "outcomes":
@@ -250,7 +252,7 @@ def test_many_labels_take_time_in_proportion():
     """A matrix of labels by labels would not fit into memory."""
     rng = np.random.default_rng(0)
     estimates = rng.random((60_000, 3))
-    found = mix(estimates, estimates, np.full_like(estimates, np.nan), estimates[:, 0])
+    found = mixture_weights(estimates, estimates, np.full_like(estimates, np.nan), estimates[:, 0])
     assert_allclose(found[0], [1, 0, 0], atol=0.05)
 
 

@@ -404,7 +404,7 @@ def test_the_kind_of_answers_is_found_without_the_calibration_rows():
 
     def split(**options):
         table = mild.read_outcomes(pa.table(columns), **options)
-        task = make_task(table, CostTerms(), priced=True)
+        task = make_task(table, CostTerms(), needs_prices=True)
         target = Target(max_quality_loss=0.1, guarantee=0.9)
         request = TuneRequest(task, target, SEARCH, 4, None, None, 0, None)
         return _calibration_split(request)

@@ -70,7 +70,7 @@ def draw_rows(n, seed, hidden=0, group_size=1):
             }
         )
     )
-    task = make_task(table, CostTerms(), priced=True)
+    task = make_task(table, CostTerms(), needs_prices=True)
     X = difficulty[:, None]
     return TuningRows(task, X, same_features(X, search_folds(task, 5)), None, 1)
 

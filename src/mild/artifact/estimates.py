@@ -1,4 +1,4 @@
-"""What a router expects of its experts, within what is possible: one number wherever it is shown."""
+"""What a router expects of its experts, within what is possible: the same number everywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Estimates:
     """What can be expected of p experts on n inputs, and how far it can be trusted."""
 
     costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
-    # (n, p) the same by a calibration that does not decide; None without one
+    # (n, p) the same under a calibration that no decision uses; None without one
     calibrated: FloatArray | None
     # (n, p) probability of a right answer, calibrated; None where it is not known, NaN for a novel input
     right: FloatArray | None

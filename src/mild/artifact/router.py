@@ -87,7 +87,7 @@ class Router(RouterParts):
     novelty : Novelty or None
         Distances to the training inputs; None if they are not recorded.
     calibration : tuple of ndarray or None
-        Slopes and offsets (n_experts,) of calibrated costs that do not decide; None if there are none.
+        Slopes and offsets (n_experts,) of calibrated costs that are shown but decide nothing, or None.
 
     Examples
     --------
@@ -225,7 +225,7 @@ class Router(RouterParts):
         return self.policy.has_prices
 
     def for_text(self, text: str) -> Router:
-        """The router that decides a text: itself, or of a mix the setting that is drawn for the text.
+        """The router that decides on a text: itself or, for a mix, the setting drawn for the text.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class Router(RouterParts):
 
     @property
     def direct(self) -> Router:
-        """The router without answers: of a cascade, the one beside it that chooses one expert."""
+        """The router that reads no answers: for a cascade, its companion that chooses one expert."""
         if self.cascade is None:
             return self
         info = replace(self.info, target=None, verdict=None)
@@ -460,7 +460,7 @@ class Router(RouterParts):
         return self.decide_features(inputs)
 
     def decide_features(self, X: FloatArray) -> Decisions:
-        """``decide`` for what ``features`` gives, unchecked; all that is served, shown and logged.
+        """``decide`` for the result of ``features``, unchecked; serving, display and logs use it.
 
         Parameters
         ----------
@@ -470,7 +470,7 @@ class Router(RouterParts):
         Returns
         -------
         Decisions
-            As of ``decide``.
+            As for ``decide``.
 
         Examples
         --------
@@ -688,7 +688,7 @@ class Router(RouterParts):
         Returns
         -------
         frame or dict
-            A frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
+            A frame of the library that ``texts`` come from (pandas, polars or pyarrow; a pandas
             index is kept), else a dict of columns.
 
         Examples
@@ -709,7 +709,7 @@ class Router(RouterParts):
         Returns
         -------
         frame or dict
-            As of ``route_table``, with a row for each row of X.
+            As for ``route_table``, with a row for each row of X.
 
         Examples
         --------
@@ -721,7 +721,7 @@ class Router(RouterParts):
         return self._decision_table(X, like=X)
 
     def _decision_table(self, X: Any, like: Any) -> Any:
-        """Decisions as a table of the library that ``like`` is of."""
+        """Decisions as a table of the library that ``like`` comes from."""
         decisions = self.decide(X)
         first_steps = self.first_steps(X)
         columns: dict[str, Any] = {"expert": self._names_of(decisions.chosen.tolist())}
@@ -819,7 +819,7 @@ class Router(RouterParts):
         inputs = self.direct.own_columns(X)
         calibrated = None
         best_costs = costs
-        # A calibration that does not decide still improves the estimates that people see.
+        # Even a calibration that no decision uses improves the estimates that people see.
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
             calibrated = self._possible(X, policy.expected_costs(inputs), policy)
@@ -843,7 +843,7 @@ class Router(RouterParts):
 
     @property
     def _terms(self) -> CostInfo | None:
-        """Terms of the expected costs. They are errors where a target is met by one expert for all."""
+        """Terms of the expected costs; errors alone where one expert for all inputs meets the target."""
         cost = self.info.cost
         target = self.info.target
         if cost is None or target is None or target.expert is None:
@@ -921,8 +921,8 @@ class Router(RouterParts):
             )
         policy = self.policy.without(index)
         others = np.delete(np.arange(self.policy.n_experts), index)
-        # Target and verdict are those of all experts. One that is met by always asking one of them
-        # says how its costs are meant, too, and stays.
+        # Target and verdict hold for all experts. A target that is met by always asking one expert also
+        # says what the costs are, so it is kept.
         target = self.info.target
         if target is not None and target.expert is None:
             target = None
@@ -1002,7 +1002,7 @@ class Router(RouterParts):
         policy = self.policy.with_prices(betas, price_weight)
         calibration = self.calibration
         if policy.parts != self.policy.parts:
-            # It is that of the policy that decided before.
+            # It belongs to the policy that decided before.
             calibration = None
         info = self._info_at_prices(betas, price_weight)
         return replace(self, policy=policy, calibration=calibration, info=info)
@@ -1045,7 +1045,7 @@ class Router(RouterParts):
     def _check_dollars(self) -> None:
         """Refuse another price weight unless prices are recorded as dollars."""
         cost = self.info.cost
-        # A price head in dollars can be weighed even if the router was fitted for accuracy only.
+        # A price head in dollars can be weighted even if the router was fitted for accuracy only.
         are_dollars = self.info.price_head == "dollars"
         if cost is not None and cost.price_weight:
             are_dollars = True
@@ -1058,11 +1058,11 @@ class Router(RouterParts):
 
     @check_arguments
     def with_target(self, target: Target | None = None, **wanted: float) -> Router:
-        """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
+        """The router at the trade-off that meets targets on its held-out rows, e.g. ``max_dollars=2``.
 
         Targets are ``keep_quality``, ``max_quality_loss`` and ``max_dollars``. On the same number of new
         rows they are expected to be met; a ``target_probability`` above 0.5 makes it more certain, by
-        margins that ``info.target`` has.
+        safety margins that are recorded in ``info.target``.
 
         Parameters
         ----------
@@ -1206,7 +1206,7 @@ class Router(RouterParts):
     ) -> Router:
         """Read a router from a folder, or from a repository of the Hugging Face Hub (extra ``hub``).
 
-        A folder goes before a repository of the same name. Of a repository, only the files of a router are
+        A folder takes precedence over a repository of the same name. Only the files of a router are
         downloaded; they are checked as ``mild.load`` checks them, and nothing is unpickled.
 
         Parameters

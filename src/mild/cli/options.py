@@ -66,7 +66,7 @@ def takes_options(
 
     Every parameter whose type is a dataclass is replaced by one option per field. A field is an option if
     its type is ``Annotated[..., Option(...)]``; other fields keep their default. The options of a dataclass
-    stand under the heading ``panel``, if it has one.
+    are listed under the heading ``panel``, if it has one.
 
     Parameters
     ----------
@@ -75,13 +75,12 @@ def takes_options(
         options are those of these parameters (``mild.cli.function_help``). A dataclass may name further
         functions in an attribute ``functions``.
     names : mapping of str to str, default={}
-        The parameter that an option sets, by the name of the option, if the names differ; "" if it sets
-        none.
+        Name of an option -> name of the parameter that it sets, where they differ; "" if it sets none.
 
     Returns
     -------
     callable
-        A decorator of the command.
+        A decorator for the command.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

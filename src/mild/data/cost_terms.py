@@ -97,13 +97,13 @@ class CostTerms:
             costs = latency.add(costs, self.latency_weight, table, piece)
         return costs
 
-    def unknown(self, costs: FloatArray, scores: FloatArray) -> str | None:
+    def left_out_sentence(self, costs: FloatArray, scores: FloatArray) -> str | None:
         """Say how many costs in ``costs`` are unknown, and why; None if all are known."""
         is_unknown = np.isnan(costs) & ~np.isnan(scores)
         is_left_out = np.isnan(costs).all(axis=1)
         n_rows = int(is_left_out.sum())
         n_answers = int(is_unknown[~is_left_out].sum())
-        return left_out_rows(n_rows, n_answers, self.measured or "cost")
+        return left_out_sentence(n_rows, n_answers, self.measured or "cost")
 
     @property
     def measured(self) -> str:
@@ -118,7 +118,7 @@ class CostTerms:
         beta = dict(zip(table.expert_names, self.betas(table), strict=True))
         return cost_formula(beta, self.price_weight, self.latency_weight)
 
-    def spelled(self, table: KnownOutcomes) -> CostTerms:
+    def with_full_names(self, table: KnownOutcomes) -> CostTerms:
         """Return the same terms with every expert by its full name."""
         if self.beta is None:
             return self
@@ -216,10 +216,10 @@ def without_values(parameter: str, name: str, experts: Sequence[str]) -> Invalid
     return invalid(parameter, f"needs {name} of every expert; {got}. {remedy}.")
 
 
-def left_out_rows(n_rows: int, n_answers: int, measure: str) -> str | None:
+def left_out_sentence(n_rows: int, n_answers: int, measure: str) -> str | None:
     """Say how many rows have no price or latency, and how many other answers; None if all have one.
 
-    >>> left_out_rows(2, 1, "price")
+    >>> left_out_sentence(2, 1, "price")
     '2 rows without any price are left out; 1 more answer without one counts as not asked.'
     """
     clauses = []

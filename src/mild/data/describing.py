@@ -264,7 +264,7 @@ def _has_scores(table: DescribedOutcomes) -> bool:
 def _describe_cost(table: DescribedOutcomes, terms: CostTerms) -> dict[str, Any]:
     """Return the terms of the cost, by expert and in words."""
     beta = dict(zip(table.expert_names, terms.betas(table), strict=True))
-    return {**terms.spelled(table).as_dict(), "words": terms.formula(table), "beta": beta}
+    return {**terms.with_full_names(table).as_dict(), "words": terms.formula(table), "beta": beta}
 
 
 @dataclass(frozen=True, eq=False)
@@ -508,7 +508,7 @@ def _describe_answers(table: DescribedOutcomes) -> dict[str, Any] | None:
 
 def _unknown_losses(table: DescribedOutcomes, terms: CostTerms, costs: FloatArray) -> list[Finding]:
     """Report answers that have no cost, because their price or latency is unknown."""
-    sentence = terms.unknown(costs, table.scores)
+    sentence = terms.left_out_sentence(costs, table.scores)
     if sentence is None:
         return []
     n_unknown = int((np.isnan(costs) & table.asked).sum())

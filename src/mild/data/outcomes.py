@@ -42,7 +42,7 @@ from mild.data.tables import names_except, naming, numbers, read_table, text_col
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, check_arguments, check_option, count_noun, listed
 
-# If no two answers agree in so many rows with several answers, answer_kind is probably wrong.
+# If no two answers agree in this many rows with several answers, answer_kind is probably wrong.
 MIN_ROWS_TO_AGREE = 20
 # What to do about prices and latencies out of range.
 LEAVE_OUT = "Leave out what is unknown."
@@ -120,14 +120,14 @@ def read_outcomes(
         Column of lists of numbers, or of float32 as fixed-size binary; None takes embedding,
         embeddings, vector or vectors.
     choices : bool, default=True
-        Whether the choices of a column ``question``, in columns A, B, C, ..., or in a column options
-        or choices, are appended to it, one per line as ``A. ...``: a router must see what the experts saw.
+        Whether to append answer choices to a column ``question``, one per line as ``A. ...``: a router
+        must see what the experts saw. They are in columns A, B, C, ..., or in options or choices.
     tokens : str or None, default=None
-        Columns of tokens in and out, for prices per token: ``"in_*,out_*"`` with ``*`` for the expert;
+        Columns of input and output tokens for token prices: ``"in_*,out_*"`` with ``*`` for the expert;
         None takes ``tokens_in__<model>`` and ``tokens_out__<model>``.
     where : str, list of str or None, default=None
         Conditions ``"column=value"`` that rows must meet; a value may be a pattern. Of several conditions
-        on one column, one must hold.
+        on one column, at least one must hold.
     model_column : str or None, default=None
         Column of the model, where there is a row per query and model; None takes a usual one.
         There, ``scores``, ``prices`` and ``latencies`` name one column each. If a pair of query and model
@@ -148,7 +148,7 @@ def read_outcomes(
     Returns
     -------
     OutcomeTable
-        The rows in which at least one expert was asked; ``source`` itself if it is an OutcomeTable.
+        The rows in which at least one expert was asked; ``source`` itself if already an OutcomeTable.
 
     Raises
     ------

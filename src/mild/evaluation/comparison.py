@@ -372,7 +372,7 @@ class SplitResult:
 
 
 class SplitInputs:
-    """Rows that become features by a step that is fitted only on the training rows."""
+    """Rows that are turned into features by a step that is fitted on the training rows only."""
 
     def __init__(self, rows: Any, make: Callable[[], Any]) -> None:
         self.rows = rows  # texts, or an array (n_rows, n_features)
@@ -425,7 +425,7 @@ class ComparedRows:
         train_outcomes = self.outcomes.take(split.train)
         return ranks_in(train_outcomes.quality, train_outcomes.prices)
 
-    def tested(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
+    def test_outcomes(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
         """Return the outcomes of the test rows, with a column for a cascade if one was run.
 
         The ranks that decide ties are those of the training rows.
@@ -437,7 +437,7 @@ class ComparedRows:
         test_table = self.task.table.take(split.test)
         return cascade_outcomes(outcomes, test_table, self.task.terms, cascade.run)
 
-    def readable(self, splits: Sequence[Split]) -> bool:
+    def has_readable_answers(self, splits: Sequence[Split]) -> bool:
         """Whether a cascade can learn from the answers of every split."""
         if self.task is None or self.task.table.given_costs is not None:
             return False
@@ -816,11 +816,11 @@ def compare(
 ) -> Comparison:
     """Compare all methods on the same splits: does routing pay?
 
-    Each method is fitted on the training rows of a split, where it chooses its own strength by
+    Each method is fitted on the training rows of a split, where it chooses its hyperparameters by
     cross-validation, and judged on the test rows. Equal queries are never on both sides. Intervals of the
-    difference to the best constant hold for all methods at once: over rows for one split, over splits with
-    a correction for their overlap otherwise. Ctrl-C ends the comparison with the splits that are finished,
-    if there are any.
+    difference from the best constant hold for all methods at once. With one split they are taken over
+    its test rows; with several, over the splits, corrected for their overlap. Ctrl-C ends the comparison
+    with the splits that are finished, if there are any.
 
     Parameters
     ----------
@@ -831,11 +831,11 @@ def compare(
     n_splits : number of splits; None for 5, or 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split
-    time : column of times; the past is learned and the future judged
+    time : column of times; methods are fitted on the past and judged on the future
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
-    search : RouterCV with which the method "tune" searches. In its ``cv`` folds every other method chooses
-        its strength, too, and its ``confidence`` is that of the intervals. Without ``families`` it tries
+    search : RouterCV with which the method "tune" searches. All methods use its folds ``cv``, and the
+        intervals its ``confidence``. Without ``families`` it tries
         those of ``mild.tune``; ``random_state``, ``n_jobs`` and ``progress`` are those of the comparison.
         None for ``RouterCV()``
     random_state : seed of the random numbers
@@ -900,7 +900,7 @@ def compare_methods(
 ) -> Comparison:
     """Compare methods on the same splits of the same rows; see ``compare``.
 
-    Where some experts were not asked in some rows, only the rows are compared in which all were asked, if
+    Where some experts were not asked in some rows, only rows in which all were asked are compared, if
     there are enough of them (``common_rows``).
 
     Parameters
@@ -908,7 +908,7 @@ def compare_methods(
     rows : the rows to compare on
     splits : training and test rows of each split
     methods : methods to compare; the first one must be the best constant
-    search : RouterCV of the method "tune"; its ``cv`` and ``confidence`` count for all methods
+    search : RouterCV of the method "tune"; its ``cv`` and ``confidence`` apply to all methods
     seed : seed of the random numbers
     jobs : parallel workers
     progress : callable(done, total, message) or None
@@ -925,7 +925,7 @@ def compare_methods(
     # compared are removed from the test sets, because these do not change how much the splits overlap.
     test_over_train = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(costs, splits)
-    reads_answers = rows.readable(splits)
+    reads_answers = rows.has_readable_answers(splits)
     if not reads_answers:
         methods = [method for method in methods if not method.reads_answers]
     steps = ProgressSteps(progress or _no_progress, len(methods), len(splits))
@@ -1181,7 +1181,7 @@ def _finish_splits(
     try:
         for choices in stream:
             split = runs[len(finished)].split
-            outcomes = rows.tested(split, choices)
+            outcomes = rows.test_outcomes(split, choices)
             result = SplitResult(outcomes.costs, rows.group_of_row[split.test], choices)
             finished.append(FinishedSplit(split.train, split.test, split.dropped, outcomes, result))
     except KeyboardInterrupt:
@@ -1285,7 +1285,7 @@ def _summarise_method(
         split_means.append(split.means(key))
     price = _mean_if_known(split_means, "dollars_per_1000")
     if price is not None:
-        # Of one input, as all fields of a row.
+        # Per input, like all fields of a row.
         price /= 1000
     n_rows, n_groups = _count_compared(finished, key, compared_rows)
     return Row(

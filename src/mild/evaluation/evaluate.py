@@ -67,7 +67,7 @@ class ReportedRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What a router did on rows with known outcomes, beside what it is compared with.
+    """What a router did on rows with known outcomes, and what it is compared with.
 
     Attributes
     ----------
@@ -168,12 +168,12 @@ class Evaluation:
         title: str = "Router report",
         queries: int = 20,
     ) -> dict[str, Any]:
-        """Return the content of a report, JSON-ready; ``mild.report.render`` makes a page of it.
+        """Return the content of a report, JSON-ready; ``mild.report.render`` turns it into a page.
 
         Parameters
         ----------
-        group : column by which the report shows where routing helps; None for that of the task, or
-            a usual column of subjects
+        group : column by which the report shows where routing helps; None for the group column of the
+            task or, if it has none, a column with a common name for topics, such as ``subject``
         comparison : ``Comparison.as_dict()`` on the same table
         split : how the rows were chosen, in words
         title : title of the page
@@ -501,7 +501,7 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a router on rows with known outcomes: does it do what was asked for?
 
-    A router with a target is judged by it, against the expert that was best when it was tuned. Another one
+    A router with a target is judged by it, against the expert that was best when it was tuned. Any other
     is compared with the expert that is best on this very data, a strict baseline. Use data that the router
     was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
     separate heads for errors and prices then decides by the new prices.
@@ -512,13 +512,13 @@ def evaluate(
 
     Parameters
     ----------
-    router : Router, folder of one, or a fitted router or Pipeline of scikit-learn's kind
+    router : Router, folder of one, or a fitted router or Pipeline with scikit-learn's interface
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; a router that was fitted on numbers needs
         a table of numbers, which ``OutcomeTable.from_arrays`` makes of arrays
     groups : column whose equal values count once in the interval, in addition to equal queries
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
-    keep_seen : whether rows stay whose query the router was trained on. By default they are left out where
-        they are less than 5 % of the rows; where they are more, they stay, and a warning says so
+    keep_seen : whether to keep rows whose query the router was trained on. By default they are left out
+        if they are less than 5 % of the rows; otherwise they are kept, and a warning says so
     confidence : confidence level of the intervals
     random_state : seed of the intervals
 

@@ -61,7 +61,7 @@ class LoggedRow(NamedTuple):
     error: float  # NaN if the answer was not graded
     weight: float = 1.0  # for how many requests it stands; 0 if its grade is not used
     preferred: bool = True  # whether the router would choose the expert without exploration
-    extra: tuple[Any, ...] = ()  # values of further columns that were asked for
+    extra: tuple[Any, ...] = ()  # values of further columns that were requested
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -531,7 +531,7 @@ def judge(
     ----------
     overlap : what ``measure_overlap`` and ``Rows.changes`` say about the log
     cost_difference : mean cost of the new router minus that of the serving one; None if it is not known
-    unit : "$" if the cost is in dollars only, which the sentence then says; otherwise empty
+    unit : "$" if the cost is dollars alone, which the sentence then mentions; otherwise empty
     left_out : reason -> number of rows that are not used
     """
     if overlap["draws"] == 0:

@@ -2,7 +2,7 @@
 
 A setting, such as a threshold of a router, is certified if the hypothesis "its expected loss is above the
 limit" is rejected on rows that were kept for this, the calibration rows. Settings are tested from the
-safest on and the testing stops at the first that is not rejected, so that no correction for the number of
+safest on, and testing stops at the first that is not rejected, so no correction for the number of
 settings is needed (Angelopoulos et al., 2021). The p-values are those of a gambler who bets against the
 hypothesis (Waudby-Smith and Ramdas, 2024); they hold for any distribution and any number of rows.
 """
@@ -48,12 +48,12 @@ class Certificate:
 def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> FloatArray:
     """Return p-values for the hypothesis that the expected loss of a setting is above ``limit``.
 
-    With ``x_i = (1 + loss_i) / 2`` and ``m = (1 + limit) / 2``, the wealth after n rows of somebody who
+    With ``x_i = (1 + loss_i) / 2`` and ``m = (1 + limit) / 2``, the wealth after n rows of a gambler who
     bets against the hypothesis, starting with 1, is::
 
         wealth_n = prod over i <= n of (1 - bet_i * (x_i - m))
 
-    If the hypothesis holds, its expectation is at most 1, whatever the distribution, provided that the bet
+    If the hypothesis holds, the expected wealth is at most 1 for any distribution, provided that the bet
     on a row depends on earlier rows only. So ``1 / max_n wealth_n`` is a p-value (Ville's inequality). The
     bets make it small if the hypothesis is false: for a variance v of x they are proportional to
     ``sqrt(2 log(1 / level) / (n v))``.
@@ -102,7 +102,7 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
 
 
 def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certificate:
-    """Certify settings whose expected loss is at most ``limit``, testing from the safest on.
+    """Certify settings whose expected loss is at most ``limit``, testing the safest one first.
 
     With probability ``guarantee`` or more over the draw of the calibration rows, no certified setting has
     an expected loss above the limit. Rows must be independent draws, in random order, that were not used

@@ -67,7 +67,7 @@ def rewards(
 ) -> Tensor:
     """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
-    Weighted by them, the losses of all experts are a surrogate of the cost of the chosen one
+    Weighted by them, the losses of all experts are a surrogate for the cost of the chosen one
     (``mild_loss``). The maximum and the sum are over the experts of the row whose cost is known:
 
     - ``others``: the sum of the other costs (paper, Lemma 1);
@@ -144,7 +144,7 @@ def _complement(costs: Tensor, scale: float | None) -> Tensor:
     if not costs.numel():
         return 1 - costs
     largest = costs.max()
-    # Costs that are all zero have any scale. The condition stays on the device.
+    # Any scale will do for costs that are all zero. The condition stays on the device.
     return 1 - costs / torch.where(largest > 0, largest, torch.ones_like(largest))
 
 

@@ -1,4 +1,4 @@
-"""The losses of ``mild.core.losses``, where they are explained, as tensors.
+"""Tensor versions of the losses that ``mild.core.losses`` explains.
 
 MILD is an autograd function. With scores f, margins rho and
 ``ell_k = log sum_k' exp((f_k' - f_k) / rho_k)``, the loss of expert k is
@@ -32,7 +32,7 @@ from mild.nn.tensors import (
     float_matrix,
 )
 
-#: Most entries (rows, p, p) of scores over margins that are held at a time.
+#: Largest number of entries (rows, p, p) of scores over margins that are held at a time.
 MAX_PAIRS = 2**20
 
 
@@ -534,7 +534,7 @@ def cost_sensitive_loss(
     surrogate: object = "logistic",
     reduction: str = "max",
 ) -> Tensor:
-    """Return an upper bound of the cost of choosing another expert than the label (paper, section 4.2).
+    """Return an upper bound on the cost of choosing an expert other than the label (paper, section 4.2).
 
     For the label k, ``loss = max over k' of c(x, k, k') * Psi((f_k - f_k') / rho_k)``, or the sum over k'.
     ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
@@ -584,7 +584,7 @@ def cost_sensitive_loss(
 def log_sum_loss(
     scores: Tensor, labels: Tensor, costs: Tensor, margins: Vector | float | None = None
 ) -> Tensor:
-    """Return a loss that is smooth also where ``cost_sensitive_loss`` takes a maximum (paper, appendix).
+    """Return a loss that is smooth even where ``cost_sensitive_loss`` takes a maximum (paper, appendix).
 
     For the label k::
 

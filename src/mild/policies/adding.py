@@ -47,8 +47,8 @@ def add_to_policy(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     """Return the policy with the new expert as its last one, and the standard error of its mean cost.
 
     The costs of the new expert are estimated as a weighted sum of those of the known ones, plus a
-    constant (``mix``). A policy that wraps others is extended inside; separate error and price heads
-    are extended one by one.
+    constant (``mixture_weights``). A policy that wraps others is extended inside; separate error and price
+    heads are extended one by one.
 
     Where the policy has ranks, the new expert loses ties.
     """
@@ -70,7 +70,7 @@ def add_to_policy(policy: Policy, labels: Labels) -> tuple[Policy, float]:
         )
     if isinstance(policy, PricedPolicy):
         return _extended_heads(policy, labels)
-    weights, constant, standard_error = mix(
+    weights, constant, standard_error = mixture_weights(
         policy.expected_costs(labels.X),
         policy.expected_costs(labels.reference),
         labels.known_costs,
@@ -88,17 +88,18 @@ def add_to_policy(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     return larger, standard_error
 
 
-def mix(
+def mixture_weights(
     estimates: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatArray
 ) -> tuple[FloatArray, float, float]:
     """Weights (p,) of the known experts and a constant that estimate a new one, from its labels y (n,).
 
-    With Z (n, p) the outcomes of the known experts less their means ``mu``, where an estimate stands for an
-    unknown outcome, the model is::
+    Z (n, p) are the outcomes of the known experts minus their means ``mu``, with estimates in place of
+    unknown outcomes. ``level`` is the mean of y, corrected by how the known experts did on these rows.
+    The model is::
 
         y = level + Z . (nearness + a) + b + noise
 
-    ``nearness`` (p,) are weights by how near the mean of an expert is to ``level``; a (p,) and b are normal
+    ``nearness`` (p,) is larger for experts whose mean is closer to ``level``; a (p,) and b are normal
     around 0. They are estimated by Bayesian linear regression, with the variances that make the labels
     most likely.
 
@@ -128,9 +129,11 @@ def mix(
     distance = (mu - level) / max(mu.std(), 1e-9)
     nearness = np.exp(-0.5 * distance**2) + 1e-9
     nearness /= nearness.sum()
-    # Labels that are all equal could still differ from new ones.
+    # If all labels are equal, their variance is 0, but new ones may still differ: keep it above 0.
     variance = max(float(y.var()), 0.25 / len(y))
     fit = _likeliest_regression(Z, y - level - Z @ nearness, variance)
+    # The regression was on the row mean of Z and each column's difference from it; this is the sum of
+    # both, as weights of the columns.
     weights = nearness + fit.common_weight / len(mu) + fit.weights - fit.weights.mean()
     constant = level + fit.intercept - float(mu @ weights)
     return weights, constant, fit.standard_error
@@ -190,7 +193,7 @@ def _likeliest_regression(Z: FloatArray, residual: FloatArray, variance: float) 
 def _extended_heads(policy: PricedPolicy, labels: Labels) -> tuple[Policy, float]:
     """Add an expert to separate heads: its error head is the one nearest to a mixture of the others."""
     reference_errors = policy.expected_errors(labels.reference)
-    weights, constant, standard_error = mix(
+    weights, constant, standard_error = mixture_weights(
         policy.expected_errors(labels.X), reference_errors, labels.expert_errors, labels.errors
     )
     if policy.kind_of_error == "logistic":

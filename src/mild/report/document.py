@@ -95,7 +95,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
 
 
 def _refuse_constant(constant: str) -> Any:
-    """Refuse NaN and infinities, which Python's JSON reader would take."""
+    """Refuse NaN and infinities, which Python's JSON reader would accept."""
     raise ValueError(f"{constant} is not a JSON number")
 
 
@@ -110,7 +110,7 @@ def read_evaluation(path: str | os.PathLike[str]) -> Document:
     Returns
     -------
     dict
-        The document of the evaluation; of a folder with versions, that of the one that serves.
+        The document of the evaluation; for a folder with versions, that of the version that serves.
 
     Raises
     ------

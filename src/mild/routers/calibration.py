@@ -29,7 +29,7 @@ from mild.routers.kmeans import distinct_rows, fit_centres
 
 # Pairs of the rows to fit on and the held-out rows.
 Folds = Sequence[tuple[IntArray, IntArray]]
-# Of more rows than this, evenly spaced ones are used.
+# If there are more rows than this, evenly spaced ones are used.
 MAX_ROWS = 20_000
 # An expert is calibrated if its cost is known in at least this many rows.
 LEAST_ROWS = 50
@@ -302,7 +302,7 @@ def _least_squares_line(raw: FloatArray, target: FloatArray) -> _Line:
     model = LinearRegression().fit(raw[:, None], target)
     slope = float(model.coef_[0])
     if slope < 0:
-        # The estimates are worse than none. A negative slope would turn their order round, by chance alone.
+        # The estimates are worse than none. A negative slope would reverse their order, by chance alone.
         return _Line(0.0, float(target.mean()))
     return _Line(slope, float(model.intercept_))
 
@@ -340,8 +340,8 @@ def fit_novelty(
 
         distance to the nearest centre / distance_scale + unseen share / unseen_scale,
 
-    where the centres stand for the training inputs, the unseen share is that of the text's terms that no
-    training text has, and each scale is the 99th percentile over the held-out inputs.
+    where the centres stand for the training inputs, the unseen share is the share of the text's terms
+    that occur in no training text, and each scale is the 99th percentile over the held-out inputs.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def fit_novelty(
 
 
 def _centres(X: FloatArray) -> FloatArray:
-    """Return points (m, n_features) that stand for the rows: all different rows, or k-means of many."""
+    """Return points (m, n_features) that stand for the rows: all distinct rows, or k-means centres."""
     rows, _ = distinct_rows(X.astype(np.float64), np.ones(len(X)), X.dtype)
     n_centres = max(16, min(MAX_CENTRES, MAX_NUMBERS // X.shape[1]))
     if len(rows) > n_centres:

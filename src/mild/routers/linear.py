@@ -54,7 +54,7 @@ class LinearRouter(SurrogateRouter):
     fit_intercept : bool, default=True
         Whether the router has intercepts.
     bias : array-like of shape (n_experts,), default=None
-        One number per expert, at least 0, that is added to its intercept once this is fitted; see
+        One number per expert, at least 0, that is added to its intercept after fitting; see
         RouterCV.
     decision : {"stationary", "argmax"}, default="stationary"
         How scores become choices: "stationary" or "argmax".
@@ -69,7 +69,7 @@ class LinearRouter(SurrogateRouter):
     max_iter : int, default=300
         Largest number of iterations of the solver.
     tol : float, default=1e-6
-        Suboptimality (estimated) at which the solver stops, as a share of what was learned: of the
+        Estimated suboptimality at which the solver stops, as a share of what was learned, which is the
         distance from the value at zero weights.
     random_state : int, default=None
         Seed of ``sampling``.
@@ -143,7 +143,7 @@ class LinearRouter(SurrogateRouter):
         start : array of shape (n_experts, n_features + 1), default=None
             Weights and intercepts to start from.
         path : LinearPath, default=None
-            Problems solved so far in a search; starts at the last solution. None for a single fit.
+            Problems solved so far in a search; a fit starts at the last solution. None for a single fit.
         search_tol : float, default=None
             Tolerance of a search, given together with ``path``. A single fit uses ``tol``.
 

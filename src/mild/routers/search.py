@@ -120,7 +120,7 @@ class RouterCV(BaseRouter):
         For ``mild.tune``: an object whose ``choose(held_out)`` takes a setting of the router
         (``mild.tuning.objectives.Objective``). None for the lowest cost, or a target.
     margin_strengths : int, default=None
-        At how many strengths other margins than the estimator's are tried: those at which its own margins
+        Number of strengths at which margins other than the estimator's are tried: those at which its own
         are best. None for 2 with a stack and for all otherwise.
     cv : int, splitter or list of tuple, default=5
         The folds: their number, one of scikit-learn's splitters, or pairs of the rows to fit on and the
@@ -382,7 +382,7 @@ class RouterCV(BaseRouter):
         results = search.complete_results()
         comparable = data.comparable_costs(results.choices)
         index = self._winner(results, comparable)
-        self._report(results, comparable, index)
+        self._set_results(results, comparable, index)
         self.held_out_constants_ = data.held_out_constants()
         self.interrupted_ = search.interrupted
         if search.interrupted:
@@ -436,9 +436,9 @@ class RouterCV(BaseRouter):
         return index
 
     def _beats_stack(self, costs: FloatArray, index: int) -> bool:
-        """Whether a candidate beats the stack, which comes last, by an interval for all candidates.
+        """Whether a candidate beats the stack (the last one) by an interval that holds for all of them.
 
-        ``costs`` (n, m) are those of rows, or of groups, which then are what was drawn.
+        ``costs`` (n, m) has a line per independent draw: per row or, if there are groups, per group.
         """
         n_drawn = len(costs)
         if n_drawn < 2:
@@ -450,7 +450,9 @@ class RouterCV(BaseRouter):
         rounding_error = OUTCOME_TOLERANCE * float(np.abs(costs).max())
         return bool(difference.mean() + reach / math.sqrt(n_drawn) < -rounding_error)
 
-    def _report(self, results: CompleteResults, comparable: ComparableCosts, index: int) -> None:
+    def _set_results(
+        self, results: CompleteResults, comparable: ComparableCosts, index: int
+    ) -> None:
         """Set the attributes that say which candidate won, and what all of them cost."""
         winner = results.candidates[index]
         self.best_index_ = index
@@ -573,7 +575,7 @@ class SearchData:
     def comparable_costs(self, choices: IntArray) -> ComparableCosts:
         """Return what the choices (n, m) of candidates cost on rows on which experts are comparable.
 
-        These are the rows in which every expert was asked, if they are enough (``common_rows``).
+        These are the rows in which every expert was asked, if there are enough (``common_rows``).
         """
         common = common_rows(self.costs)
         groups = self.groups
@@ -622,7 +624,7 @@ class CompleteResults:
 
     @property
     def rounding_error(self) -> float:
-        """By how much mean costs of the same choices may differ, which must not decide."""
+        """How far rounding can move mean costs of the same choices; it must not decide."""
         return OUTCOME_TOLERANCE * float(np.abs(self.mean_costs).max())
 
 

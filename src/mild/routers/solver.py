@@ -54,7 +54,7 @@ MOST_ROWS = 256
 PAIRS = 2**17
 # Tolerance of a search on few rows, where evaluations are cheap. It is the same for every loss, so that
 # none is judged by choices that more iterations would change, or is solved to digits that decide nothing.
-FINE = 1e-4
+FEW_ROWS_TOL = 1e-4
 # After a start that was four times better than required, a search accepts this many starts unchecked.
 UNCHECKED_STARTS = 3
 # Parameters of a LinearRouter that must be equal if the rewards of the last fit are to be used again.
@@ -82,14 +82,14 @@ class Minimum:
     value : objective at W; NaN where it was not evaluated
     n_iter : number of iterations
     converged : whether the tolerance was met
-    gap : how far the *start* was above the minimum, relative to what was learned (an estimate)
+    start_gap : how far the start was above the minimum, relative to what was learned (an estimate)
     """
 
     W: FloatArray
     value: float
     n_iter: int
     converged: bool
-    gap: float = 0.0
+    start_gap: float = 0.0
 
 
 class ExpertScaling(NamedTuple):
@@ -448,7 +448,7 @@ def _lower_factor(matrix: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """What a linear problem has besides its targets, and how closely it is solved."""
+    """What a linear problem has besides its targets, and how accurately it is solved."""
 
     alpha: float
     fit_intercept: bool = True
@@ -510,7 +510,7 @@ class LinearPath:
     def solve(
         self, targets: Targets, options: SolverOptions, start: FloatArray | None = None
     ) -> Minimum:
-        """Minimise F for a fit by itself, to the tolerance of ``options``.
+        """Minimise F for a single fit, to the tolerance of ``options``.
 
         The tolerance is relative to what is learned: to the distance of the value from that at W = 0.
         """
@@ -543,7 +543,7 @@ class LinearPath:
         problem = self._problem(targets, options)
         warm_start = self._warm_start(problem, self._last_solution(problem), options)
         if problem.on_sample is None:
-            tol = max(options.tol, min(search_tol, FINE))
+            tol = max(options.tol, min(search_tol, FEW_ROWS_TOL))
             solution = minimise(
                 problem.on_all_rows,
                 warm_start.preconditioner,
@@ -571,7 +571,7 @@ class LinearPath:
             options.max_iter,
             problem.value_at_zero,
         )
-        if has_neighbour and solution.gap <= search_tol / 4:
+        if has_neighbour and solution.start_gap <= search_tol / 4:
             self._n_unchecked = UNCHECKED_STARTS
         self.solution = solution.W
         return solution

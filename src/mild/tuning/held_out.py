@@ -1,9 +1,9 @@
 """What settings do on held-out rows, and what to expect of them on new queries.
 
-A setting is chosen because it did well on some rows, so that on new queries it does worse. How much worse
-is measured without each fold: the same choice is made on the other rows, and judged on the rows of the
-fold. By how much quality changes is added to the quality of the settings that were found on all rows, and
-their dollars change in proportion. Where the choice is the same without every fold, nothing changes.
+A setting is chosen because it did well on some rows, so it tends to do worse on new queries. How much
+worse is measured fold by fold: the same choice is made on the other rows, and judged on the rows of the
+fold. The change in quality is added to the quality of the settings that were found on all rows, and
+their dollars change in proportion. Nothing changes if the choice is the same whichever fold is out.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class HeldOut:
 
     @property
     def n_groups(self) -> int:
-        """Different groups among the known rows."""
+        """Number of different groups among the known rows."""
         return len(np.unique(self.groups))
 
     @property
@@ -272,7 +272,7 @@ def _frontier_of(
 def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
     """Return the operating points of single experts, with figures to expect on new queries.
 
-    The best one is the best partly by luck, which is taken off. Another one is chosen because its quality
+    The best one is best partly by luck, which is subtracted. Another one is chosen because its quality
     is high enough: it changes on new rows as a choice among single experts does.
     """
     outcomes = held_out.experts.outcomes.take(held_out.is_known)
@@ -338,13 +338,13 @@ def mix_of_quality(quality: FloatArray, dollars: FloatArray, asked_quality: floa
 
 @dataclass(frozen=True)
 class _Change:
-    """How the figures of a choice, which was made on the rows they are from, change on new rows.
+    """How the figures of a choice, taken from the very rows it was made on, change on new rows.
 
     Attributes
     ----------
     quality : what is added to the quality
     dollars : factor of the dollars
-    quality_error : standard error of ``quality``, with the luck of the rows of the folds in it
+    quality_error : standard error of ``quality``, including chance differences between folds
     dollars_error : standard error of ``dollars``
     """
 
@@ -356,28 +356,28 @@ class _Change:
     @classmethod
     def of_folds(
         cls,
-        quality: Sequence[float],
+        quality_changes: Sequence[float],
         dollars: Sequence[float],
         new_dollars: Sequence[float],
         sizes: Sequence[int],
     ) -> _Change:
         """Estimate the change from the choices that were made without each fold.
 
-        A choice from all rows changes a little less than these, and the choice of the cheapest point by
-        these figures a little more.
+        It is only an approximation: a choice made on all rows changes a little less, because it rests on
+        more rows; choosing the cheapest point by the corrected figures adds a little change again.
 
         Parameters
         ----------
-        quality : change in quality of each choice, from the other rows to those of the fold
+        quality_changes : change in quality of each choice, from the other rows to those of the fold
         dollars : dollars of each choice on the other rows
         new_dollars : dollars of each choice on the rows of the fold
         sizes : numbers of rows of the folds
         """
         n_folds = len(sizes)
-        mean_change = float(np.average(quality, weights=sizes))
-        # A change varies with the rows of the fold and, n_folds - 1 times less, with the other rows. This
-        # factor leaves the variance by the rows of the fold.
-        spread = float(np.std(quality, ddof=1)) * math.sqrt((n_folds - 1) / n_folds)
+        mean_change = float(np.average(quality_changes, weights=sizes))
+        # The variance of a change comes from the rows of the fold and, n_folds - 1 times less, from the
+        # other rows. This factor leaves only the part from the rows of the fold.
+        spread = float(np.std(quality_changes, ddof=1)) * math.sqrt((n_folds - 1) / n_folds)
         quality_error = spread / math.sqrt(n_folds)
         mean_dollars = float(np.average(dollars, weights=sizes))
         mean_new_dollars = float(np.average(new_dollars, weights=sizes))
@@ -444,7 +444,7 @@ class _Figures:
         """Return the operating point, with the change that is to be expected on new queries.
 
         The errors of the figures, which are for two samples of rows, include the luck of the rows of a
-        fold. Only what folds differ by beyond it is an error of the change.
+        fold. Only what the folds differ by beyond that is an error of the change.
         """
         luck = self.quality_error**2 / 2
         beyond_luck = math.sqrt(max(change.quality_error**2 - luck, 0.0))
@@ -587,7 +587,7 @@ class _SettingPath:
         figures = _Figures.of(
             self.outcomes, self.held_out.groups, mix, self.outcomes, self.reference
         )
-        # The means by which settings are chosen; of cascades, each row is left out of its own estimate.
+        # The means by which settings are chosen; for cascades, each row is left out of its own estimate.
         chosen_by = replace(figures, quality=quality, dollars=dollars)
         first = self.settings[mix.first]
         second = self.settings[mix.second]

@@ -12,7 +12,7 @@ import numpy as np
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_known
 from mild.data import OutcomeTable
-from mild.data.cost_terms import CostTerms, left_out_rows
+from mild.data.cost_terms import CostTerms, left_out_sentence
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import InvalidInputError
 from mild.metrics.outcomes import Outcomes, ranks_in
@@ -41,7 +41,7 @@ class Task:
     group_column: str | None = None  # column that joins rows besides equal queries, or None
     # rows and answers whose loss is unknown, in a sentence; None if there are none
     left_out: str | None = None
-    # (n_experts,) ranks by the rows that a router was fitted on; None for those by these rows
+    # (n_experts,) ranks by the rows that a router was fitted on; None to rank by these rows
     training_ranks: IntArray | None = None
 
     @property
@@ -124,16 +124,17 @@ def make_task(
     table: OutcomeTable,
     terms: CostTerms,
     group_column: str | None = None,
-    priced: bool = False,
+    needs_prices: bool = False,
 ) -> Task:
-    """Make a task of a table: compute its costs, and leave out rows from which nothing can be learned.
+    """Make a task from a table: compute its costs, and leave out rows from which nothing can be learned.
 
     Parameters
     ----------
     table : the table of outcomes
     terms : terms of the cost
     group_column : column whose equal values belong together, in addition to equal queries
-    priced : whether rows without any known price are left out, too; rows without any known cost always are
+    needs_prices : whether rows without any known price are left out, too; rows without any known cost
+    always are
 
     Returns
     -------
@@ -141,10 +142,10 @@ def make_task(
     """
     costs = terms.costs(table)
     left_out = np.isnan(costs).all(axis=1)
-    sentences = [terms.unknown(costs, table.scores)]
-    if priced and table.prices is not None:
+    sentences = [terms.left_out_sentence(costs, table.scores)]
+    if needs_prices and table.prices is not None:
         has_no_price = np.isnan(table.prices).all(axis=1) & ~left_out
-        sentences.append(left_out_rows(int(has_no_price.sum()), 0, "price"))
+        sentences.append(left_out_sentence(int(has_no_price.sum()), 0, "price"))
         left_out |= has_no_price
     if left_out.all():
         rule = "must have at least one row in which a loss is known; it has none."
@@ -155,7 +156,7 @@ def make_task(
         costs = costs[~left_out]
     return Task(
         table,
-        terms.spelled(table),
+        terms.with_full_names(table),
         costs,
         terms.formula(table),
         table.groups(group_column),
@@ -180,9 +181,9 @@ def check_folds(cv: Any) -> None:
 def possible_folds(
     task: Task, n_folds: int = N_FOLDS, time: str | None = None, splits: Sequence[Split] = ()
 ) -> int:
-    """``n_folds``, or the number of different queries or groups in a training part if that is less.
+    """``n_folds``, or the number of different queries or groups in a training part if that is smaller.
 
-    More folds than the default are refused where there are not so many different queries.
+    More folds than the default are refused if there are fewer different queries.
     """
     n_queries = len(np.unique(task.table.groups()))
     if n_folds > max(N_FOLDS, n_queries):

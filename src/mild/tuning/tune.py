@@ -118,7 +118,7 @@ def tune(
     table = training_table(data)
     max_calls = most_calls(cascade)
     _check_table(table, target, objective, max_calls)
-    task = make_task(table, terms, groups, priced=has_target)
+    task = make_task(table, terms, groups, needs_prices=has_target)
     check_rows(task)
     request = TuneRequest(
         task, target, unfitted_search, max_calls, text, time, random_state, progress

@@ -20,8 +20,12 @@ def test_terms_survive_json():
 
 def test_spelled_terms_name_every_expert():
     table = read_outcomes(pa.table(make_columns(5)))
-    assert CostTerms({"poet": 1.0}).spelled(table).beta == {"adder": 0, "poet": 1.0, "cook": 0}
-    assert CostTerms().spelled(table) == CostTerms()
+    assert CostTerms({"poet": 1.0}).with_full_names(table).beta == {
+        "adder": 0,
+        "poet": 1.0,
+        "cook": 0,
+    }
+    assert CostTerms().with_full_names(table) == CostTerms()
 
 
 def test_rows_without_a_known_loss_are_left_out_of_a_task():
@@ -40,7 +44,7 @@ def test_rows_without_a_known_loss_are_left_out_of_a_task():
     assert task.table.findings == table.findings
     assert "1 row without any price is left out" in task.left_out
     assert "1 more answer" in task.left_out
-    priced = make_task(table, CostTerms(), priced=True)
+    priced = make_task(table, CostTerms(), needs_prices=True)
     assert priced.table.rows == 5
     assert not np.isnan(priced.costs).any(), "the loss has no dollars"
 
@@ -62,7 +66,9 @@ def test_rows_without_latency_and_rows_without_price_are_both_left_out():
         if name.startswith("cost__"):
             columns[name] = np.where(np.arange(40) == 3, np.nan, columns[name])
             columns[f"latency_ms__{name[6:]}"] = np.where(np.arange(40) == 5, np.nan, 10.0)
-    found = make_task(read_outcomes(pa.table(columns)), CostTerms(latency_weight=0.1), priced=True)
+    found = make_task(
+        read_outcomes(pa.table(columns)), CostTerms(latency_weight=0.1), needs_prices=True
+    )
     assert found.table.rows == 38
     assert "latency" in found.left_out
     assert "price" in found.left_out

@@ -1,7 +1,7 @@
 """Simulated experts for learning to defer: their answers as functions of the classes.
 
 Classes are indices 0 to K - 1. Each function draws from ``random_state`` alone, so that equal arguments
-give equal answers. A missing answer is NaN, and answers are floats where there may be some.
+give equal answers. A missing answer is NaN; answers are floats where some may be missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Records: an answer of a model in one object, ``{"model": "large", "score": 1, "cost": 0.01}``.
+"""Records: one object per answer of a model, ``{"model": "large", "score": 1, "cost": 0.01}``.
 
-A query has a list of records, an object of models -> record, or a field per model that holds its record.
+A query has a list of records, an object that maps models to records, or a field per model.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def widen_records(table: Any, options: ReadArguments) -> tuple[Any, Layout, list
     n_unasked = table.num_rows - len(asked_rows)
     if n_unasked:
         findings.append(unasked_rows(n_unasked))
-    note = _how_records_are_held(record_type, record_columns)
+    note = _record_layout_note(record_type, record_columns)
     layout = replace(layout, notes=(note, *layout.notes))
     return wide, layout, findings + more_findings
 
@@ -170,7 +170,7 @@ def _records_of(table: Any, names: Sequence[str]) -> list[_Record]:
         else:
             by_model = [("", fields) for fields in content]
         for model, fields in by_model:
-            # A missing answer is None; a text or a number beside the records is not one.
+            # A missing answer is None; a text or a number beside the records is not a record.
             if isinstance(fields, dict):
                 records.append(_Record(row, model, fields))
     return records
@@ -197,7 +197,7 @@ def _long_table(
     return pa.table(columns), new_names
 
 
-def _how_records_are_held(kind: Any, names: Sequence[str]) -> str:
+def _record_layout_note(kind: Any, names: Sequence[str]) -> str:
     """Say where the records of a query are, for the explanation."""
     if _is_record(kind):
         return f"an object per query and model in columns {listed(names, 4)}"
