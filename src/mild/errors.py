@@ -74,7 +74,7 @@ CODES = {
     "broken_command": ("A command of another package cannot be loaded.", "Update or remove that package."),
     "version_mismatch": ("mild-gateway and mild-learn differ in version.", "Install the same version."),
     "one_class": ("All labels of a classifier are the same.", "Give rows of at least two classes."),
-    "unknown_class": ("A label or an expert's answer is no class.", "Correct it, or leave it missing."),
+    "unknown_class": ("A label or an answer is not a class.", "Correct it, or leave it missing."),
     "expert_without_answers": ("An expert has no answer to any row.", "Leave out its column."),
     "one_expert_only": ("A loss for one expert was given several.", "Use a loss for several experts."),
     "no_expert_probability": ("A method does not estimate whether experts are right.", "Use `ova`."),

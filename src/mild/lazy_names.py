@@ -44,7 +44,7 @@ def attach_stub(
 
             raise missing_name(package, name)
         value = getattr(importlib.import_module(module_of[name]), name)
-        # From now on it is found without this function.
+        # From now on, Python finds the name without calling this function.
         setattr(sys.modules[package], name, value)
         return value
 

@@ -116,7 +116,7 @@ def test_labels_bring_gain_and_are_better_than_none(table, known):
     assert new < old
     assert added.gain[0] > 0
     assert added.trusted == (added.gain[1] > 0)
-    assert (added.trusted_at <= added.labels) == added.trusted
+    assert (added.trusted_at <= added.n_labels) == added.trusted
 
 
 def test_an_expert_that_is_always_wrong_gets_nothing(router, table, known):
@@ -136,7 +136,7 @@ def test_one_that_is_always_right_gets_everything(table, known):
     added = add_expert(mild.fit(known, **ROUTERS["regression"]), own, known=known)
     assert added.share > 0.9
     assert added.trusted
-    assert added.trusted_at <= added.labels
+    assert added.trusted_at <= added.n_labels
 
 
 def test_no_labels_are_refused_and_few_are_warned_about(table, known):

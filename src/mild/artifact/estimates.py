@@ -42,7 +42,7 @@ def possible_costs(
         cost[k] = error[k] + beta[k] + what it costs in dollars and seconds,    0 <= error[k] <= 1
 
     The experts keep the order of their estimates, so that the expert of least estimated cost has the least
-    cost here, too; where another one would fall below it by the limits, it is put level with it.
+    cost here, too; where the limits would put another expert below it, that one is raised to its cost.
 
     >>> from mild.policies import LinearCostPolicy
     >>> policy = LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 0.5]))

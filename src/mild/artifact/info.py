@@ -1,4 +1,4 @@
-"""What is known about a router beside its numbers: how it was made, from which data, for which target.
+"""What is known about a router besides its numbers: how it was made, from which data, for which target.
 
 On disk it is a part of ``router.json``; most of it is the object "notes" there.
 """
@@ -67,7 +67,7 @@ class CostInfo(InfoPart):
 
     @property
     def has_other_prices(self) -> bool:
-        """Whether asking costs something beside dollars."""
+        """Whether asking costs something besides dollars."""
         return bool(self.latency_weight or any((self.beta or {}).values()))
 
 
@@ -198,7 +198,7 @@ class RouterInfo:
     calibration: CalibrationInfo | None = None
     verdict: Mapping[str, Any] | None = None  # whether routing pays
     dropped_mix: str | None = None  # the mix that new prices replaced, in words
-    # For what the frontier was recorded that is not kept, such as "for other prices"
+    # Conditions under which the dropped frontier was recorded, such as "for other prices"
     dropped_frontier: str | None = None
     other: Mapping[str, Any] = field(default_factory=dict)  # notes that this version does not know
     data: DataInfo | None = None
@@ -265,9 +265,9 @@ class RouterInfo:
         return replace(self, **{name: getattr(merged, name) for name in names})
 
     def without_frontier(self, recorded: str) -> RouterInfo:
-        """The same without what the settings do; ``recorded`` says for what it was recorded.
+        """The info without its frontier; ``recorded`` says under which conditions that was recorded.
 
-        Without a frontier it stays as it is.
+        An info without a frontier is returned as it is.
         """
         if self.frontier is None:
             return self

@@ -552,7 +552,7 @@ class Router(RouterParts):
         Returns
         -------
         ndarray of shape (n_features,)
-            Features; for a router with a mix, with the draw of the text behind them.
+            Features; for a router with a mix, followed by the draw of the text.
 
         Examples
         --------
@@ -565,9 +565,9 @@ class Router(RouterParts):
         return self.mix.with_draws(x[None], [text])[0]
 
     def own_columns(self, X: FloatArray) -> FloatArray:
-        """The columns that this router reads of what ``features`` of a related router gave.
+        """The columns that this router reads, from the features that a related router computed.
 
-        A router with a mix reads the draw of the text behind the features. Its routers without the mix, as
+        A router with a mix reads the text's draw after the features. Its routers without the mix, as
         ``direct`` and ``with_prices`` may give them, do not.
 
         Parameters
@@ -815,7 +815,7 @@ class Router(RouterParts):
         X = self.features(texts)
         costs = self.decide_features(X).costs
         policy = self.direct.policy
-        # Without the column of draws that the features of a mix end with.
+        # The features of a mix end with a column of draws, which is dropped here.
         inputs = self.direct.own_columns(X)
         calibrated = None
         best_costs = costs
@@ -827,7 +827,7 @@ class Router(RouterParts):
         right = chances(policy, inputs, best_costs, self.expert_names, self._terms)
         if self.novelty is None:
             return Estimates(costs, calibrated, right, None, None)
-        # Not computed earlier: it is a second pass over the texts, and needed for the novelty only.
+        # Computed only here: it takes a second pass over the texts, and only the novelty needs it.
         unseen_shares = features.unseen_shares(texts)
         scores = self.novelty.scores(first_columns(X, self.n_features), unseen_shares)
         novel = self.novelty.is_novel(scores)
@@ -921,8 +921,8 @@ class Router(RouterParts):
             )
         policy = self.policy.without(index)
         others = np.delete(np.arange(self.policy.n_experts), index)
-        # Target and verdict hold for all experts. A target that is met by always asking one expert also
-        # says what the costs are, so it is kept.
+        # Target and verdict were found with all experts, so they are dropped. A target that is met by
+        # always asking one expert is kept: it also says that costs are errors, see ``_terms``.
         target = self.info.target
         if target is not None and target.expert is None:
             target = None

@@ -219,7 +219,7 @@ class Schema:
 
 
 def split(tensors: Tensors, prefix: str) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """Tensors behind the prefix, without it, and the rest."""
+    """Tensors whose names start with the prefix, by names without it, and the other tensors."""
     behind_prefix = {}
     rest = {}
     for name, array in tensors.items():
@@ -332,7 +332,7 @@ def _check_number_of_parts(
 
 
 def _check_stack(parts: Sequence[PolicyPart], sizes: dict[str, int]) -> None:
-    """Refuse a stack of which a policy could not be built.
+    """Refuse a stack from which a policy could not be built.
 
     The last policy reads what the others give side by side, a column for each of their experts; it knows
     the experts of the stack, and they may know others.
@@ -352,7 +352,7 @@ def _check_stack(parts: Sequence[PolicyPart], sizes: dict[str, int]) -> None:
 
 
 def _check_mixed(parts: Sequence[PolicyPart], sizes: dict[str, int], n_mixed: int) -> None:
-    """Refuse a policy that could not be built and whose ``n_mixed`` experts would be mixed to others."""
+    """Refuse a mixed policy that could not be built; it mixes ``n_mixed`` experts into others."""
     for part in parts:
         part_sizes = {"n_experts": n_mixed}
         if "n_features" in sizes:

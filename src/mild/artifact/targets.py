@@ -141,7 +141,7 @@ class Target:
             self._check_guarantee()
 
     def _check_probability(self, probability: object) -> None:
-        """Refuse what is no probability of at least one half."""
+        """Refuse anything but a probability of at least one half."""
         if not _is_number(probability) or not 0.5 <= probability < 1:
             rule = f"must be a number of at least 0.5 and below 1; got {probability!r}."
             raise invalid("target_probability", rule)

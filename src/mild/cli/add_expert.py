@@ -47,7 +47,7 @@ def add_expert(
         version = write_version(
             folder,
             addition.router,
-            why=f"{name} was added from {addition.labels:,} labels",
+            why=f"{name} was added from {addition.n_labels:,} labels",
             serve=addition.shows_gain,
             reason="add-expert",
             expected=router.info.fingerprint,

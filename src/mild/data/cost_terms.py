@@ -107,7 +107,7 @@ class CostTerms:
 
     @property
     def measured(self) -> str:
-        """What must be known of an answer beside its score: "price", "latency", both, or nothing."""
+        """What must be known of an answer besides its score: "price", "latency", both, or nothing."""
         weights = {"price": self.price_weight, "latency": self.latency_weight}
         return " or ".join(name for name, weight in weights.items() if weight)
 

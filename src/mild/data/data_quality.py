@@ -16,7 +16,7 @@ from mild.money import amount
 RESCALE = "Rescale them so that 1 is a perfect answer."
 #: How messages count the rows of a table.
 ROW_ONE = "row 1 is the first below the header"
-#: A price that is so many times the median is questioned.
+#: A price that is this many times the median is questioned.
 DEAR = 1000
 #: Queries with more characters than this are counted.
 LONG = 1_000_000

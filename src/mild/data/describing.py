@@ -99,7 +99,7 @@ class Description:
 
     @property
     def sentences(self) -> list[str]:
-        """What to know about the table, beside its figures."""
+        """What to know about the table, besides its figures."""
         sentences = [
             *self._right_and_wrong(),
             self._oracle_sentence(),

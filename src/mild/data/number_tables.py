@@ -57,7 +57,7 @@ INFERRED = (".csv", ".tsv", ".xlsx")
 _IDENTIFIER = re.compile(
     r"|(.*[_ -])?(id|uuid|guid)|index|unnamed: \d+|__index_level_\d+__", re.IGNORECASE
 )
-# A text of so many words is a query, and no category.
+# A text of at least this many words is a query, not a category.
 WORDS = 3
 # Number of texts that tell a damaged column of numbers from a column of text.
 PROBE = 1000

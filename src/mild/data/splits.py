@@ -104,8 +104,8 @@ def random_splits(
 ) -> list[Split]:
     """Return independent random splits into training and test rows.
 
-    For each split, groups are drawn at random until the test has its share of the rows; a large group may
-    make it larger. Split i of a seed is the same whatever ``n_splits`` is.
+    For each split, groups are drawn at random until the test set has its share of the rows; a large
+    group may make it larger. Split i of a seed is the same whatever ``n_splits`` is.
     """
     group_of_row, sizes = _numbered_groups(groups, several=True)
     _check_splits(n_splits, test_share)
@@ -185,7 +185,7 @@ def _check_known_times(moments: np.ndarray[Any, Any]) -> None:
 
 
 def _window_starts(moments: np.ndarray[Any, Any], n_splits: int, test_share: float) -> list[Any]:
-    """Return the time at which each window starts, such that all windows have as many rows."""
+    """Return the time at which each window starts, such that all windows have equally many rows."""
     ordered = np.sort(moments)
     n_rows = len(ordered)
     starts = []
@@ -229,7 +229,9 @@ def _numbered_groups(groups: ArrayLike, several: bool = False) -> tuple[IntArray
     labels = np.asarray(groups)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels) or labels.min() < 0:
         got = f"{labels.dtype} of shape {labels.shape}"
-        raise invalid("groups", f"must be one number per row, from 0, and some rows; got {got}.")
+        raise invalid(
+            "groups", f"must be one number per row, from 0, for at least one row; got {got}."
+        )
     _, numbers, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if several and len(sizes) < 2:
         raise InvalidInputError(

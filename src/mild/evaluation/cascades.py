@@ -178,5 +178,5 @@ class CascadeComparison:
 
 
 def _cascade_means(outcomes: Outcomes, n_experts: int) -> dict[str, float | None]:
-    """Return the means of the cascade, whose column is behind those of the experts."""
+    """Return the means of the cascade, whose column comes after those of the experts."""
     return outcomes.means(np.full(len(outcomes.costs), n_experts))

@@ -265,7 +265,7 @@ def chosen_methods(
 class Choices:
     """What a method did on the test rows of one split."""
 
-    chosen: IntArray  # (n_test,) experts; of a cascade, the column behind those of the experts
+    chosen: IntArray  # (n_test,) experts; for a cascade, the column after those of the experts
     search_params: dict[str, Any]  # parameters that its search found, JSON-ready
     # time to search, fit and decide, without candidates that an earlier method has judged
     seconds: float
@@ -322,7 +322,7 @@ def _found_parameters(router: Any) -> dict[str, Any]:
 def _run_cascade(answered: AnsweredSplit, X_train: Any, X_test: Any) -> Choices:
     """Fit a cascade on the training rows of a split, and run it on the test rows.
 
-    Its prices are what asking costs in wrong answers: the terms of the cost beside the error.
+    Its prices are what asking costs in wrong answers: the terms of the cost besides the error.
     """
     from mild.routers.cascade import CascadeRouter
 

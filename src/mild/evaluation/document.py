@@ -28,12 +28,12 @@ ELSEWHERE = ("cost", "table", "schema")
 
 @dataclass(frozen=True, eq=False)
 class JudgedRows:
-    """Rows with known outcomes, and the router that is judged by them."""
+    """Rows with known outcomes, and the router that is judged on them."""
 
     router: Router
     costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
     X: Any  # (n_samples, n_features) features of the inputs
-    # (n_samples,) the router's choices; of a cascade, the column behind those of the experts
+    # (n_samples,) the router's choices; for a cascade, the column after those of the experts
     chosen: IntArray
     task: Task
     # the table before rows that the router was trained on were left out; None if none were

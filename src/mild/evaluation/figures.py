@@ -92,7 +92,7 @@ class ComparedChoices:
     """Choices on the n rows that are compared."""
 
     outcomes: Outcomes
-    chosen: IntArray  # (n,) experts; of a cascade, the column behind those of the experts
+    chosen: IntArray  # (n,) experts; for a cascade, the column after those of the experts
     expert_names: Sequence[str]
     groups: IntArray  # (n,) rows of one group count once in an interval
     unit: str  # what a group is: "row", "query" or "group"
@@ -206,7 +206,7 @@ def _with_ties_decided(figures: RoutingSummary, compared: ComparedChoices) -> Ro
 def _with_cascade_loss(figures: RoutingSummary, compared: ComparedChoices) -> RoutingSummary:
     """Return the figures with the loss of the cascade, which pays for all experts that it asks.
 
-    Before, their loss is that of the experts whose answers it gives.
+    In the given figures, the loss is that of the experts whose answers the cascade gives.
     """
     costs = compared.outcomes.costs
     loss = deferral_loss(costs, compared.chosen, missing="skip")
@@ -292,8 +292,8 @@ def named_baselines(
 ) -> list[dict[str, Any]]:
     """Return the rows of ``baselines`` with a readable "name" in place of "key" and "expert".
 
-    If the best single expert of the fit is also the best one here, it has one row instead of two. ``mix``
-    is the name of the row "same_mix".
+    If the expert that was best in training is also the best one here, it has one row instead of two.
+    ``mix`` is the name of the row "same_mix".
 
     >>> rows = [{"key": "router", "expert": None}, {"key": "best_single", "expert": "large"}]
     >>> [row["name"] for row in named_baselines([*rows, {"key": "fit_constant", "expert": "large"}])]
@@ -326,7 +326,7 @@ def named_baselines(
 
 
 def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
-    """Return the mean recall of experts that are cheapest in some, but less than 1 / n_experts, rows."""
+    """Return the mean recall of experts cheapest in a share of the rows between 0 and 1 / n_experts."""
     rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
     if not rare.any():
         return math.nan

@@ -34,7 +34,7 @@ class RoutedRows:
 
     expert_names: list[str]  # names of the experts, in the router's order
     outcomes: Outcomes
-    # (n_samples,) the router's choices; of a cascade, the column behind those of the experts
+    # (n_samples,) the router's choices; for a cascade, the column after those of the experts
     chosen: IntArray
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None

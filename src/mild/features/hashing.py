@@ -53,8 +53,8 @@ PROJECTION_TEXTS = 8_192
 # Below this number of texts every term is kept.
 FEW_TEXTS = 100
 TINY = np.float32(1e-12)
-# The random sketch has so many more directions than are needed, and is sharpened by so many passes over
-# the texts.
+# The random sketch has EXTRA more directions than are needed, and is sharpened by PASSES passes over the
+# texts.
 EXTRA = 12
 PASSES = 2
 # Directions that are weaker than this part of the first one are rounding noise.

@@ -181,8 +181,8 @@ def accuracy_coverage_curve(
 
         accuracy_j = (expert_is_right summed over the first j + classifier_is_right over the others) / n
 
-    Rows of equal margin are deferred together, and the curve is linear between points. The limits are
-    quantiles of the curves of resampled rows, at each coverage.
+    Rows of equal margin are deferred together, and the curve is linear between points. At each coverage,
+    the limits are quantiles over the curves of bootstrap resamples.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def accuracy_coverage_curve(
 
     Returns
     -------
-    AccuracyCoverageCurve, with a point for every coverage that some margin as the threshold gives
+    AccuracyCoverageCurve, with one point for each coverage that a threshold on the margin can give
 
     Examples
     --------
@@ -271,7 +271,7 @@ def mean_coverage_curve(
     """Return the mean of the curves of several seeds, with Student's interval over the seeds.
 
     ``mean ± t * s / sqrt(n_seeds)`` with s the standard deviation over the seeds. It says how much
-    another seed would change the curve; that of one curve says how much other rows would.
+    another seed would change the curve; the interval of one curve says how much other rows would.
 
     Parameters
     ----------

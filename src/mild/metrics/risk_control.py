@@ -48,15 +48,15 @@ class Certificate:
 def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> FloatArray:
     """Return p-values for the hypothesis that the expected loss of a setting is above ``limit``.
 
-    With ``x_i = (1 + loss_i) / 2`` and ``m = (1 + limit) / 2``, the wealth after n rows of a gambler who
+    With ``x_i = (1 + loss_i) / 2`` and ``m = (1 + limit) / 2``, the wealth after t rows of a gambler who
     bets against the hypothesis, starting with 1, is::
 
-        wealth_n = prod over i <= n of (1 - bet_i * (x_i - m))
+        wealth_t = prod over i <= t of (1 - bet_i * (x_i - m))
 
     If the hypothesis holds, the expected wealth is at most 1 for any distribution, provided that the bet
-    on a row depends on earlier rows only. So ``1 / max_n wealth_n`` is a p-value (Ville's inequality). The
-    bets make it small if the hypothesis is false: for a variance v of x they are proportional to
-    ``sqrt(2 log(1 / level) / (n v))``.
+    on a row depends on earlier rows only. So ``1 / max_t wealth_t`` is a p-value (Ville's inequality).
+    The bets are chosen to make the p-value small if the hypothesis is false: with n rows in all, and a
+    variance v of x, they are proportional to ``sqrt(2 log(1 / level) / (n v))``.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
     limit : float
         Number in (-1, 1).
     level : float, default=0.1
-        Error probability with which the p-values will be compared. They are valid for any other one, too,
-        but larger than necessary.
+        Significance level that the p-values will be compared with. They are also valid at other levels,
+        but larger than necessary there.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
     # No row may cost more than half of the wealth, which could otherwise become negative.
     bets = np.minimum(bets, 0.5 / (1 - m))
     log_wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0)
-    # At least the wealth of 1 at the start.
+    # The largest wealth is at least the 1 that the gambler starts with.
     largest_log_wealth = np.maximum(log_wealth.max(axis=0), 0)
     return np.exp(-largest_log_wealth)
 

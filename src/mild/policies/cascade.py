@@ -19,7 +19,7 @@ from mild.policies.compose import nested, unnested
 PRIOR_ROWS = 2.0
 # Code of an answer whose score is not known: the row does not count for cascades that ask this expert.
 UNKNOWN = -2
-# Patterns of at most so many experts fit into one integer.
+# Patterns of at most this many experts fit into one integer.
 _MOST_DIGITS = 15
 # Number of patterns of single rows that are remembered.
 _MOST_SEEN = 10_000

@@ -16,9 +16,9 @@ from mild.policies.decoder import ranks_of
 
 # Every STRIDE-th distance is sampled first, to rule out most of the others.
 STRIDE = 16
-# Equal distances may differ by so many units in the last place of the largest term.
+# Equal distances may differ by this many units in the last place of the largest term.
 ROUNDED_UNITS = 8
-# So many inputs behind the last neighbour are sorted, too, because they may tie with it.
+# This many inputs after the last neighbour are sorted, too, because they may tie with it.
 SPARE = 32
 # How many distances, or costs of neighbours, are held at a time.
 HELD = 8_000_000

@@ -64,7 +64,7 @@ class IntervalChart:
 
 
 def zero_scale(spans: Iterable[Span], margin: float) -> Scale:
-    """Return a scale that holds zero and all intervals; ``margin`` per cent are free at both ends."""
+    """Return a scale that holds zero and all intervals; ``margin`` per cent is left at both ends."""
     values = [0.0]
     for span in spans:
         values.extend(span)
@@ -94,7 +94,7 @@ def interval_mark(span: Span, scale: Scale, higher_is_better: bool = False) -> I
 
 
 def interval_chart(spans: Sequence[Span], margin: float = 4.0) -> IntervalChart:
-    """Return intervals of differences, of which less is better, one below the other."""
+    """Return a chart of intervals of differences, one below the other; lower is better."""
     scale = zero_scale(spans, margin)
     rows = [interval_mark(span, scale) for span in spans]
     return IntervalChart(scale(0), rows, scale.labelled_ticks(4, _signed_tick))
@@ -109,7 +109,7 @@ def _signed_tick(value: float) -> str:
 # The frontier: quality against price, one drawing for a wide page and one for a phone.
 
 RADII = {"constant": 5.0, "operating": 3.5, "method": 4.5, "router": 8.0, "oracle": 8.0}
-# How much farther out the ring around a router with a target is.
+# Distance between the mark of a router with a target and the ring around it.
 RING = 6.0
 # Order in which marks are drawn: later ones lie on top.
 DEPTHS = ("constant", "method", "operating", "oracle", "router")

@@ -70,7 +70,7 @@ LINKS = {
 LADDER_ROWS = 14
 # Reliability curves on the page; the others are only in the document.
 MAX_CURVES = 16
-# Size of the letters beside reliability curves in a narrow page, and some more: some faces are wide.
+# Size of the letters beside reliability curves on a narrow page, with some room for wide typefaces.
 PHONE_LETTERS = 20.0
 # Characters that HTML forbids, and marks that change the reading direction of what follows.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -156,7 +156,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def clean(value: Any) -> Any:
-    """The value with what HTML forbids replaced in every text, keys included."""
+    """Replace or remove what HTML forbids in every text of a value, keys included."""
     if isinstance(value, str):
         return DIRECTION_MARKS.sub("", FORBIDDEN.sub("�", value))
     if isinstance(value, Mapping):

@@ -128,21 +128,21 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         check_parameters(self)
 
     def _warn_if_degenerate(self, costs: FloatArray, by_label: bool = False) -> None:
-        """Warn when the data leave nothing, or for label-based losses not everything, to learn."""
+        """Warn if nothing can be learned from the costs, or nothing about some experts from labels."""
         if costs.shape[1] == 1:
             return
         least = np.nanmin(costs, axis=1, keepdims=True)
         largest = np.nanmax(costs, axis=1, keepdims=True)
-        differ = bool((largest > least).any())
-        cheapest = None
+        costs_differ = bool((largest > least).any())
+        n_cheapest = None
         if by_label:
-            cheapest = (costs == least).sum(axis=0)
-        missing = bool(np.isnan(costs).any())
-        warn_if_degenerate(differ, missing, cheapest, self.expert_names_, stacklevel=5)
+            n_cheapest = (costs == least).sum(axis=0)
+        has_missing = bool(np.isnan(costs).any())
+        warn_if_degenerate(costs_differ, has_missing, n_cheapest, self.expert_names_, stacklevel=5)
 
     @property
     def classes_(self) -> Any:
-        """Costs are no labels: there are no classes."""
+        """Costs are not labels, so there are no classes."""
         # Read by cross_val_predict after it has replaced the costs by the ranks of their values.
         raise AttributeError(
             "a router has no classes_. cross_val_predict would fit it on ranks instead of costs: pass them "
@@ -358,30 +358,30 @@ class SurrogateRouter(BaseRouter):
 
 
 def warn_if_degenerate(
-    differ: bool,
-    missing: bool,
-    cheapest: IntArray | FloatArray | None,
+    costs_differ: bool,
+    has_missing: bool,
+    n_cheapest: IntArray | FloatArray | None,
     expert_names: Sequence[str],
     stacklevel: int = 2,
 ) -> None:
-    """Warn if the costs leave nothing to learn, or nothing about some experts.
+    """Warn if nothing can be learned from the costs, or nothing about some of the experts.
 
     Parameters
     ----------
-    differ : bool
+    costs_differ : bool
         Whether some row has two experts that were asked and differ in cost.
-    missing : bool
+    has_missing : bool
         Whether some cost is unknown.
-    cheapest : array of shape (n_experts,) or None
-        On how many rows each expert is the cheapest, for label-based losses, which see nothing else; None
-        for other losses.
+    n_cheapest : array of shape (n_experts,) or None
+        Number of rows in which each expert is the cheapest, for label-based losses, which use only these
+        labels; None for other losses.
     expert_names : sequence of str
         Names of the experts.
     stacklevel : int, default=2
         As for ``warnings.warn``.
     """
-    if not differ:
-        if missing:
+    if not costs_differ:
+        if has_missing:
             reason = (
                 "the experts that were asked have the same cost in every row: a loss that compares "
                 "experts within a row learns nothing. Use CostRegressionRouter or KNNRouter."
@@ -392,9 +392,9 @@ def warn_if_degenerate(
                 "choices are equally good."
             )
         warnings.warn(reason, DegenerateDataWarning, stacklevel=stacklevel)
-    if cheapest is None:
+    if n_cheapest is None:
         return
-    never_cheapest = np.flatnonzero(cheapest == 0).tolist()
+    never_cheapest = np.flatnonzero(n_cheapest == 0).tolist()
     if never_cheapest:
         names = [expert_names[k].removeprefix("expert_") for k in never_cheapest]
         warnings.warn(
@@ -408,8 +408,8 @@ def warn_if_degenerate(
 def unwarned(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function so that it gives no warnings that a solver stopped early.
 
-    For fits of candidates and on parts of the rows: their held-out loss says how good they are, and there
-    is nothing that the user could do about them. The final fit of the winner warns.
+    Meant for fits of candidates and fits on parts of the rows: their held-out loss says how good they
+    are, and users could do nothing about the warnings. The final fit of the winner warns.
     """
 
     @functools.wraps(function)
@@ -463,7 +463,7 @@ def _cost_matrix(costs: Any, n_samples: int) -> FloatArray:
 
 def _column_names(costs: Any) -> list[str]:
     """Return the names of the columns of a frame or of a table; empty for an array."""
-    # The columns of a pyarrow table are arrays, and their names apart.
+    # The columns of a pyarrow table are arrays; their names are stored separately.
     names = getattr(costs, "column_names", None)
     if not names:
         names = getattr(costs, "columns", [])

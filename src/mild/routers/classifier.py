@@ -31,8 +31,8 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
         mean_i max_k' c(x_i, k_i, k') * Psi((f(x_i, k_i) - f(x_i, k')) / rho_{k_i}) + alpha ||W||^2,
 
-    with k_i the label, ``f(x, k) = w_k . x + b_k`` and the intercept free. Decides for the largest
-    score, ties to the last class.
+    with k_i the label, ``f(x, k) = w_k . x + b_k`` and the intercept free. Chooses the largest score;
+    ties go to the last class.
 
     Parameters
     ----------

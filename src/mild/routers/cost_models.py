@@ -26,7 +26,7 @@ from mild.routers.base import (
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
-# Strengths of the penalty that are tried for separate heads, from one at which the text hardly counts.
+# Penalty strengths that are tried for separate heads. With the first one, the text hardly counts.
 HEAD_ALPHAS = (1e4, 100.0, 10.0, 1.0, 0.1, 0.01)
 # No weaker penalty is tried once the error is this many times the least one.
 CLEARLY_WORSE = 1.02
@@ -34,7 +34,7 @@ CLEARLY_WORSE = 1.02
 
 @dataclass(eq=False, repr=False)
 class CostRegressionRouter(BaseRouter):
-    """Ridge regression of every expert's cost on the features; decides for the least expected cost.
+    """Ridge regression of every expert's cost on the features; chooses the expert with the least.
 
     Minimises ``sum_i w_i (c_ik - w_k . x_i - b_k)^2 + alpha * ||w_k||^2`` for each expert k, over the
     rows on which k was asked. The intercept is free. ``alpha`` is that of scikit-learn's ``Ridge``: it
@@ -71,7 +71,7 @@ class CostRegressionRouter(BaseRouter):
 
 @dataclass(eq=False, repr=False)
 class KNNRouter(BaseRouter):
-    """Mean cost of each expert over the nearest training inputs; decides for the least.
+    """Mean cost of each expert over the nearest training inputs; chooses the cheapest.
 
     ``E[c_k | x] = sum over i in N(x) of w_i c_ik / sum over i in N(x) of w_i``, over the neighbours
     (by Euclidean distance) on which expert k was asked. An expert that was asked on none of them
@@ -128,7 +128,7 @@ class KNNRouter(BaseRouter):
 class PricedRouter(BaseRouter):
     """Two heads per expert: its expected error and its expected price.
 
-    Decides for the least ``E[error_k | x] + price_weight * E[price_k | x]``. New prices or a new weight
+    Chooses the least ``E[error_k | x] + price_weight * E[price_k | x]``. New prices or a new weight
     (``with_prices``) need no retraining.
 
     Parameters
@@ -351,15 +351,14 @@ def fit_heads(
     sample_weight: FloatArray | None = None,
     numbers: Sequence[int] = (),
 ) -> HeadEstimates:
-    """Choose the penalties of a PricedRouter by held-out rows, and fit it on all rows.
+    """Choose the penalties of a PricedRouter on held-out rows, and fit it on all rows.
 
-    It has a head, a linear function of the features per expert, for errors and another one for prices. Each
-    gets the strength of the L2 penalty with the least squared error on held-out rows.
+    The router has two heads, one for errors and one for prices; each has one linear function of the
+    features per expert. Each head gets the L2 penalty with the smallest squared error on held-out rows.
 
-    How a held-out estimate depends on the features comes from the other folds; its level, the mean error or
-    price of each expert, comes from all rows. A fold whose training rows favour an expert by chance holds
-    out rows that favour it less; with the level of the training rows, whole folds would go to other experts
-    than all rows do.
+    Held-out estimates take their slopes from the other folds, but their level (the mean error or price
+    of each expert) from all rows. With the level of the training rows they would be biased: if those
+    favour an expert by chance, the held-out rows favour it less, but too many would be sent to it.
 
     Parameters
     ----------
@@ -376,7 +375,7 @@ def fit_heads(
     sample_weight : array of shape (n_samples,), default=None
         Weights of the rows.
     numbers : sequence of int, default=()
-        Columns of X that are plain numbers: they count by how much they say about the errors, see
+        Columns of X that are plain numbers. They are scaled by their correlation with the errors, see
         ``number_scales``.
 
     Returns
@@ -470,7 +469,7 @@ def _with_scaled_numbers(
 
 
 def _scaled(X: Any, scales: FloatArray | None) -> Any:
-    """Return features, each times its factor."""
+    """Return the features, each multiplied by its factor."""
     if scales is None:
         return X
     return X * scales

@@ -5,11 +5,11 @@ the best of many noisy estimates would be too good to be true. Here expert k is 
 
     level_k + x . (common + special_k)
 
-``common`` is a ridge regression over all outcomes, minus the mean of their expert. ``special_k`` is one of
-what this leaves over for expert k. One strength of the penalty, chosen by generalised cross-validation, is
-for all experts; it is divided by the expert's number of rows. Levels are drawn towards their mean by the
-share of their variance that is noise (empirical Bayes): an expert that was lucky a few times is not taken
-for the best.
+``common`` is fitted by ridge regression to all outcomes, each minus the mean of its expert, and
+``special_k`` to the residuals of expert k. All experts share one penalty strength, which is chosen by
+generalised cross-validation and divided by the expert's number of rows. Levels are shrunk towards their
+mean by the share of their variance that is noise (empirical Bayes), so that an expert that was lucky a
+few times is not taken for the best.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PooledHeads:
 
 @dataclass(frozen=True, eq=False)
 class SparseOutcomes:
-    """m known outcomes of a table (n_rows, n_experts), one after the other."""
+    """The m known outcomes of a table (n_rows, n_experts), as parallel arrays."""
 
     row: IntArray  # (m,) row of the features
     expert: IntArray  # (m,)
@@ -90,9 +90,9 @@ def pooled_heads(
 
         level_k + (x - centre) . (common + special_k),
 
-    where ``special_k`` is a ridge regression of what ``common`` leaves over. An expert with fewer than
-    ``_LEAST_ROWS`` effective rows has only ``common``; one without any outcome has the mean level, too, and
-    the standard deviation of the levels as its standard error.
+    where ``special_k`` is fitted by ridge regression to the residuals of ``common``. It is 0 for experts
+    with fewer than ``_LEAST_ROWS`` effective rows. Experts without any outcome also get the mean level,
+    with the standard deviation of the levels as its standard error.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def _level_errors(cells: SparseOutcomes, summary: _CellSummary, variance: FloatA
     total_weight = summary.total_weights.sum() or 1.0
     overall_mean = float(summary.total_weights @ summary.means) / total_weight
     overall_variance = float(cells.weight @ (cells.value - overall_mean) ** 2) / total_weight
-    # A few equal outcomes are no certainty, so the variance of all outcomes counts as well.
+    # A few equal outcomes give no certainty, so the variance of all outcomes counts as well.
     n_rows = np.where(summary.n_effective >= _LEAST_ROWS, summary.n_effective, 0)
     pooled = (n_rows * variance + _PRIOR_ROWS * overall_variance) / (n_rows + _PRIOR_ROWS)
     return np.sqrt(np.maximum(pooled, _LEAST_VARIANCE) / np.maximum(summary.n_effective, 1e-3))

@@ -56,8 +56,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     random_state : int, RandomState or None, default=0
         Seed of the folds.
     average_rows : float, default=0.0
-        How many rows per member draw the weights of a blend towards an average of the members, which is
-        often better than noisy weights; 0 for the least squared error only.
+        Strength, in rows per member, with which the weights of a blend are shrunk towards an average of
+        the members, which is often better than noisy weights; 0 for plain least squares.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         The blend's expected costs by members that have not seen the row, NaN for rows that are in no fold;
         None without a blend.
     final_estimator_ : BaseRouter or None
-        The fitted last router.
+        The fitted final router.
 
     Examples
     --------
@@ -142,8 +142,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
         known_costs : dict of str to array of shape (n_samples, n_experts), default=None
-            Expected costs for held-out rows, by member name. Such a member is not refitted without each
-            fold of ``cv``.
+            Held-out expected costs that are already known, by member name. Such a member is fitted on
+            all rows only, not once per fold.
 
         Returns
         -------
@@ -460,7 +460,7 @@ def _fit_with_offsets(
     indicators = np.broadcast_to(np.eye(n_experts)[:, None, :], (n_experts, *costs.shape))
     plain = _least_squares(np.concatenate([predictions, indicators]), costs, sample_weight)
     problem = plain.drawn_to_average(n_members, average_rows / len(costs))
-    # One row's weight of ridge, for differences that no row determines.
+    # A ridge penalty with the weight of one row, for differences that no row determines.
     ridge = np.sqrt(sample_weight.mean()) * np.eye(n_members + n_experts)[n_members:]
     # Weights of members must not be negative; offsets may be.
     lower_bounds = np.concatenate([np.zeros(n_members), np.full(n_experts, -np.inf)])
@@ -532,7 +532,7 @@ def products(
 
 
 def explained(sums: FloatArray) -> float:
-    """Return the share of the squared differences in cost that the estimates explain, scaled at best.
+    """Return the share of the squared differences in cost that the estimates, scaled optimally, explain.
 
     ``sums`` are the ``products``; the share is ``(e.c)^2 / (e.e * c.c)``.
 

@@ -33,7 +33,7 @@ from mild.policies.adding import Labels, add_to_policy
 from mild.tuning.fitting import feature_inputs
 from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of, training_table
 
-#: Labels from which on no warning is given, and above which a refit is as good.
+#: With fewer labels than FEW a warning is given; with more than MANY, a refit is as good.
 FEW = 30
 MANY = 300
 # Parts of the labelled rows, each held out once, by which the gain is judged.
@@ -53,12 +53,12 @@ class AddedExpert:
     ----------
     router : the router with the new expert
     name : name of the new expert
-    labels : number of its graded answers
+    n_labels : number of its graded answers
     share : share of the queries that the router sends to it
     cost : its mean cost per query: estimate, 95 % interval
     gain : what the router gains per query: estimate, 95 % interval
-    trusted_at : number of labels from which on the gain is certain, if it stays; None without a
-        gain
+    trusted_at : number of labels at which the gain would be certain, if it stays the same; None
+        without a gain
     by_scores : whether the router decided by scores before
 
     Examples
@@ -73,7 +73,7 @@ class AddedExpert:
 
     router: Router
     name: str
-    labels: int
+    n_labels: int
     share: float
     cost: tuple[float, float, float]
     gain: tuple[float, float, float]
@@ -96,7 +96,7 @@ class AddedExpert:
         cost, lowest_cost, highest_cost = self.cost
         gain, lowest_gain, highest_gain = self.gain
         sentences = [
-            f"{self.name}: {self.labels:,} labels, mean cost {decimals(cost, 3)} "
+            f"{self.name}: {self.n_labels:,} labels, mean cost {decimals(cost, 3)} "
             f"({decimals(lowest_cost, 3)} to {decimals(highest_cost, 3)}); the router sends it "
             f"{100 * self.share:.0f} % of the queries.",
             f"Gain over the router without it: {decimals(gain)} per query ({decimals(lowest_gain)} to "
@@ -110,7 +110,7 @@ class AddedExpert:
             sentences.append(
                 f"It mixed two settings ({dropped_mix}); it now decides by expected errors and prices."
             )
-        if self.labels > MANY:
+        if self.n_labels > MANY:
             sentences.append("With so many labels, tune a router on all outcomes (mild tune).")
         return sentences
 
@@ -127,7 +127,7 @@ class AddedExpert:
         """What ``mild add-expert --json`` prints."""
         document = {
             "name": self.name,
-            "labels": self.labels,
+            "labels": self.n_labels,
             "share": self.share,
             "cost": self.cost,
             "gain": self.gain,
@@ -183,7 +183,7 @@ def add_expert(
     >>> known = table.with_experts(["gemma3", "smollm2"])
     >>> router = mild.fit(known, router="regression", alpha=100.0)
     >>> added = mild.add_expert(router, table.take(range(100)), known=table)
-    >>> added.name, added.labels, added.router.expert_names
+    >>> added.name, added.n_labels, added.router.expert_names
     ('rules', 100, ['gemma3', 'smollm2', 'rules'])
     """
     router = _checked_router(router)
@@ -200,7 +200,7 @@ def add_expert(
     if rows.n_rows < FEW:
         message = f"{rows.n_rows} labels of {new_expert} say little; {FEW} to {MANY} are usual."
         warnings.warn(message, DegenerateDataWarning, stacklevel=3)
-    # In the unit of the router's price heads: dollars, or wrong answers, as the cost beyond the error.
+    # In the unit of the router's price heads: dollars, or else wrong answers (the cost minus the error).
     if prices_are_dollars:
         mean_price = _mean_dollars(rows, beta, terms.price_weight)
     else:
@@ -223,7 +223,7 @@ def add_expert(
     return AddedExpert(
         router=_router_with(router_with_costs, rows, labels, extension, info),
         name=new_expert,
-        labels=rows.n_rows,
+        n_labels=rows.n_rows,
         share=extension.shares[-1],
         cost=_normal_interval(extension.mean_costs[-1], extension.standard_error),
         gain=_normal_interval(gain, gain_error),

@@ -137,7 +137,7 @@ def _cascade_of_least_cost(task: Task, part: FoldFeatures, max_calls: int) -> Ca
     train = part.train
     answers = checked_answers(table).take(train)
     errors = 1 - table.scores[train]
-    # What asking costs, in wrong answers: the terms of the cost beside the error.
+    # What asking costs, in wrong answers: the terms of the cost besides the error.
     asking_costs = np.maximum(task.costs[train] - errors, 0.0)
     router = CascadeRouter(max_calls=max_calls)
     router.fit(part.X[train], errors, answers=answers, prices=asking_costs)

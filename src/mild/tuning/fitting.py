@@ -30,9 +30,9 @@ from mild.tuning.training_rows import TrainingQueryIndex
 if TYPE_CHECKING:
     from mild.routers.calibration import Calibration
 
-# The usual shares are computed on this many training rows, at most about twice as many.
+# The usual shares are computed on at most this many training rows, at regular intervals.
 SHARE_ROWS = 5_000
-# Parts into which rows are divided for calibration, each held out once, and for novelty, one held out.
+# Numbers of folds: for calibration each is held out once, for novelty only the first.
 CALIBRATION_FOLDS = 3
 NOVELTY_FOLDS = 5
 # A difference between shares of training rows and of held-out rows that is worth a sentence.
@@ -119,7 +119,7 @@ def _unknown_parameter(
 
 
 def standardized(router: Any, scale: bool = True) -> Any:
-    """Return a pipeline of a scaler and the router; a constant router, or without ``scale``, no scaler."""
+    """Return the router after a scaler; without ``scale``, or if it is constant, the router itself."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -200,7 +200,7 @@ def router_features(table: OutcomeTable, router: Router) -> Any:
 
 
 def is_scaled(standardize: bool | None, text_features: TextFeatures | None) -> bool:
-    """Whether features are scaled: as ``standardize`` says, by default those that are no text."""
+    """Whether features are scaled: as ``standardize`` says; by default, unless they come from texts."""
     if standardize is not None:
         return standardize
     return text_features is None or text_features.kind == "vectors"
@@ -215,9 +215,9 @@ def feature_inputs(table: OutcomeTable, text_features: TextFeatures | None) -> A
 def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
     """Split the costs of a task into errors and weighted prices, for ``PricedRouter.fit``.
 
-    If dollars are the only term beside the error, prices stay in dollars, so that their weight can be
+    If dollars are the only term besides the error, prices stay in dollars, so that their weight can be
     changed later. If betas are, there is one price per expert. Otherwise prices are the sum of all terms
-    beside the error, in wrong answers.
+    besides the error, in wrong answers.
 
     Returns
     -------
@@ -389,7 +389,7 @@ def settle_ties(router: Any) -> None:
 
 
 def usual_shares(policy: Policy, features: Any, table: OutcomeTable) -> SharesInfo:
-    """Return how often a policy asks each expert, on up to about 10,000 rows of a table."""
+    """Return how often a policy asks each expert, on up to 5,000 rows of a table."""
     stride = 1 + table.rows // SHARE_ROWS
     X = features[::stride]
     mix = mix_of(policy)
@@ -403,8 +403,8 @@ def usual_shares(policy: Policy, features: Any, table: OutcomeTable) -> SharesIn
 def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
     """Return a sentence if the router asks an expert much more or less often than it did in held-out rows.
 
-    ``held_out_shares`` (n_experts,) are those of the routers without a fold, which the verdict is on. None
-    if no share differs by ``CHANGED_SHARE``, or if the router has no usual shares.
+    ``held_out_shares`` (n_experts,) are those of the routers fitted without each fold, as in the
+    verdict. None if no share differs by ``CHANGED_SHARE``, or if the router has no usual shares.
     """
     if router.info.shares is None:
         return None

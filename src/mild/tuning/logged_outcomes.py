@@ -279,7 +279,7 @@ def learned_router(
 ) -> Router:
     """Return a router with a learned policy, and with what is recorded about it.
 
-    Of a cascade, the policy that decides without answers is replaced.
+    In a cascade, the policy that decides without answers is replaced.
 
     Parameters
     ----------

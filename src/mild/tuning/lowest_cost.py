@@ -233,7 +233,7 @@ class UsedCascade:
     def router(self, router: Router, rows: TuningRows) -> Router:
         """Return the cascade as a router, from the router that the search found.
 
-        Of the latter, it keeps the policy as its way to decide without answers.
+        It keeps the policy of the latter as its way to decide without answers.
         """
         policy: Any = rows.unscaled(self.cascade.policy)
         # The calibration and the usual shares are those of the router without answers.

@@ -21,7 +21,7 @@ from mild.tuning.tasks import Progress, Task
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """``(x - mean) / scale`` of features that are no text."""
+    """``(x - mean) / scale``, for features that do not come from texts."""
 
     mean: FloatArray
     scale: FloatArray
@@ -49,7 +49,7 @@ class TuningRows:
     Attributes
     ----------
     task : table, costs, groups
-    X : (n_samples, n_features) features, scaled if they are no text
+    X : (n_samples, n_features) features, scaled unless they come from texts
     folds : for each fold, the features of all rows as they are without the held-out ones
     scaling : how X was scaled; None for the features of texts
     n_jobs : parallel workers
@@ -110,8 +110,8 @@ def tuning_rows(
     Parameters
     ----------
     task : the rows
-    features : (n_samples, n_features) features of all rows, by the fitted ``text_features``
-    text_features : text features; those of kind "vectors" are only scaled
+    features : (n_samples, n_features) features of all rows, computed by the fitted ``text_features``
+    text_features : the fitted text features; features of kind "vectors" are only scaled
     folds : (rows to fit on, rows to evaluate on) of each fold
     n_jobs : parallel workers
     progress : callable(done, total, message) for fits that take long
@@ -131,7 +131,7 @@ def tuning_rows(
     numbers = tuple(np.flatnonzero(is_number).tolist())
     fold_features = []
     for X, (train, test) in zip(refitted, folds, strict=True):
-        # Of fewer texts, there may be fewer columns, before those of numbers.
+        # A fit on fewer texts may give fewer columns of text; those of numbers come last.
         n_missing = features.shape[1] - X.shape[1]
         fold_numbers = [column - n_missing for column in numbers]
         fold_features.append(FoldFeatures(X, train, test, fold_numbers))

@@ -49,8 +49,8 @@ def constant_at_fit(router: Router) -> int | None:
 class TrainingQueryIndex:
     """64-bit hashes of the training queries, whitespace aside: enough to recognise, not to read them.
 
-    Of very many only the smallest hashes are kept. They are a fair sample, and every query whose hash is
-    below the largest of them can still be checked.
+    If there are very many, only the smallest hashes are kept. They are a fair sample, and every query
+    whose hash is below the largest of them can still be checked.
     """
 
     hashes: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different

@@ -172,8 +172,9 @@ def shorten_record(record: Record, keep_text: bool) -> Record:
 
 
 def spool_line(record: Record) -> bytes:
-    """A record as a line of JSON."""
-    return json.dumps([getattr(record, name) for name in COLUMNS]).encode("ascii")
+    """A record as a line of JSON; values that JSON does not have are written as text."""
+    values = [getattr(record, name) for name in COLUMNS]
+    return json.dumps(values, default=str).encode("ascii")
 
 
 def record_of_line(line: bytes) -> Record | None:

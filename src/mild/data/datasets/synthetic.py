@@ -21,7 +21,7 @@ REGION_EXPERTS = ("the rest", "large disc", "strip", "small disc")
 N_CLASSES = 4
 # Domains.
 N_FEATURES = 20
-#: Accuracy of an expert of the domains outside of its own.
+#: Accuracy of an expert outside its own domain.
 ELSEWHERE = 0.4
 #: Accuracy of an expert in its own region or domain.
 SKILL = 0.95
@@ -196,8 +196,8 @@ def domains(
     """Draw points from Gaussian domains in 20 dimensions, with one expert per domain.
 
     The centre of domain k is drawn from ``N(0, separation^2 I)``, and its points from ``N(centre_k, I)``.
-    Its share of the points is proportional to ``1 / k``, so that some experts are needed rarely. Expert k
-    is right with probability 0.95 in domain k and with 0.4 elsewhere. The label of a point is its domain, a
+    Its share of the points is proportional to ``1 / k``, so some experts are rarely needed. Expert k
+    is right with probability 0.95 in domain k and 0.4 elsewhere. The label of a point is its domain, a
     wrong answer is -1, and the cost is 1 for a wrong answer.
 
     Parameters

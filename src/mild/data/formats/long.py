@@ -148,7 +148,7 @@ def widen_long(
             f"found {listed(list(table.column_names))}.",
             parameter="query",
         )
-    table, row_numbers, findings = named_rows(table, [*query.columns, columns.model])
+    table, row_numbers, findings = complete_rows(table, [*query.columns, columns.model])
     id_columns = _id_columns(table, options, columns.model, form)
     query_of_row = _query_numbers(table, query, id_columns)
     wide, layout, more_findings = widen_rows(table, query_of_row, row_numbers, columns, form)
@@ -513,8 +513,8 @@ def _token_columns(named: str | None, table: Any) -> tuple[str | None, str | Non
     return columns[0], columns[1]
 
 
-def named_rows(table: Any, names: Sequence[str]) -> tuple[Any, IntArray, list[Finding]]:
-    """Keep the rows that have a text in each of these columns, such as the query and the model.
+def complete_rows(table: Any, names: Sequence[str]) -> tuple[Any, IntArray, list[Finding]]:
+    """Keep the rows with a non-empty text in each of these columns, such as the query and the model.
 
     Returns
     -------
@@ -525,24 +525,24 @@ def named_rows(table: Any, names: Sequence[str]) -> tuple[Any, IntArray, list[Fi
     findings : list of Finding
         How many rows were dropped.
     """
-    is_named = np.ones(table.num_rows, dtype=bool)
+    is_complete = np.ones(table.num_rows, dtype=bool)
     for name in names:
         kind = table.schema.field(name).type
         if not is_string(kind):
             raise DataFileError(f"column {name!r} must hold text; it holds {kind}.")
-        is_named &= np.array([bool(text) for text in table[name].to_pylist()], dtype=bool)
-    n_nameless = int((~is_named).sum())
-    if n_nameless == table.num_rows:
+        is_complete &= np.array([bool(text) for text in table[name].to_pylist()], dtype=bool)
+    n_incomplete = int((~is_complete).sum())
+    if n_incomplete == table.num_rows:
         raise DataFileError(f"every row lacks {' or '.join(map(repr, names))}.")
     findings = []
-    if n_nameless:
+    if n_incomplete:
         verb = "were"
-        if n_nameless == 1:
+        if n_incomplete == 1:
             verb = "was"
-        rows = count_noun(n_nameless, "row lacks", "rows lack")
+        rows = count_noun(n_incomplete, "row lacks", "rows lack")
         sentence = f"{rows} a query or a model and {verb} dropped."
-        findings.append(Finding("nameless", n_nameless, sentence))
-    return table.filter(pa.array(is_named)), np.flatnonzero(is_named), findings
+        findings.append(Finding("nameless", n_incomplete, sentence))
+    return table.filter(pa.array(is_complete)), np.flatnonzero(is_complete), findings
 
 
 def _codes(column: Any) -> tuple[Any, IntArray]:

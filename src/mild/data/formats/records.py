@@ -26,8 +26,8 @@ from mild.data.formats.base import (
 from mild.data.formats.long import (
     LongColumns,
     answer_columns,
+    complete_rows,
     long_columns,
-    named_rows,
     widen_rows,
 )
 from mild.data.tables import (
@@ -114,8 +114,8 @@ def widen_records(table: Any, options: ReadArguments) -> tuple[Any, Layout, list
     queries = table.drop_columns(record_columns)
     long, new_names = _long_table(queries, answers, row_of_record, record_columns[0])
     columns = columns.renamed(new_names)
-    long, named_records, findings = named_rows(long, [columns.model])
-    row_numbers = row_of_record[named_records]
+    long, complete_records, findings = complete_rows(long, [columns.model])
+    row_numbers = row_of_record[complete_records]
     asked_rows, query_of_record = np.unique(row_numbers, return_inverse=True)
     wide, layout, more_findings = widen_rows(long, query_of_record, row_numbers, columns, "records")
     n_unasked = table.num_rows - len(asked_rows)

@@ -1,6 +1,6 @@
 """Wide: ``correct__<model>`` or ``score__<model>``, ``cost__<model>``, ``latency_ms__<model>``.
 
-Or with the names behind the model: ``<model>_correct``, ``<model>_cost``, ``<model>_latency_ms``.
+Or with the names after the model: ``<model>_correct``, ``<model>_cost``, ``<model>_latency_ms``.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _needs_scores(
     )
 
 
-# What stands behind the name of a model.
+# What stands after the name of a model.
 _ENDING = re.compile(rf"(.+?)[_.]+({'|'.join(SCORE_NAMES + PRICE_NAMES + LATENCY_NAMES)})")
 # Names of figures and flags, not of models.
 _NO_MODEL = re.compile(r"(is|has|was|total|mean|avg|average|overall|max|min|sum|best|oracle|final)")
