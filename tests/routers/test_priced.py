@@ -209,8 +209,8 @@ def test_heads_with_numbers_estimate_better_and_the_saved_ones_are_for_plain_fea
     rows = np.arange(len(X))
     folds = [(rows[rows % 3 != k], rows[rows % 3 == k]) for k in range(3)]
     plain = fit_heads(X, errors, prices, same_features(X, folds))
-    parts = [replace(fold, numbers=(80, 81)) for fold in same_features(X, folds)]
-    found = fit_heads(X, errors, prices, parts, numbers=(80, 81))
+    parts = [replace(fold, number_columns=(80, 81)) for fold in same_features(X, folds)]
+    found = fit_heads(X, errors, prices, parts, number_columns=(80, 81))
     assert ((found.errors - errors) ** 2).mean() < ((plain.errors - errors) ** 2).mean() - 0.001
     # On the rows of the fit, its estimates are near those of held-out rows.
     assert np.abs(found.router.expected_errors(X) - found.errors).mean() < 0.1

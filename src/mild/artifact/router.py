@@ -1,4 +1,4 @@
-"""The router: one class for what was tuned and what was loaded. It decides with NumPy only."""
+"""The router: one class for tuned and for loaded routers. It decides with NumPy only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from mild.policies import (
 )
 from mild.policies.base import blocks
 
-# Texts whose features are held at a time.
+# Number of texts whose features are in memory at a time.
 TEXT_BLOCK = 4096
 
 
@@ -843,7 +843,7 @@ class Router(RouterParts):
 
     @property
     def _terms(self) -> CostInfo | None:
-        """Terms of the expected costs; errors alone where one expert for all inputs meets the target."""
+        """Terms of the expected costs; only errors where a single expert meets the target."""
         cost = self.info.cost
         target = self.info.target
         if cost is None or target is None or target.expert is None:
@@ -851,14 +851,14 @@ class Router(RouterParts):
         return replace(cost, beta=None, price_weight=None, latency_weight=None)
 
     def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
-        """Whether each text is farther from the training texts than 99 % of held-out ones were.
+        """Whether each text is farther from the training texts than 99 % of the held-out texts.
 
         Parameters
         ----------
-        texts : list of str
-            The queries.
+        texts : list of str, or array-like of shape (n_texts, n_features)
+            Texts, or vectors for a router that was fitted on vectors.
         X : ndarray of shape (n_texts, n_features), default=None
-            Features of the texts, if they are known.
+            Features of the texts, if they are known; None computes them.
 
         Returns
         -------

@@ -62,7 +62,7 @@ Vectors = Annotated[
 def takes_options(
     *functions: str, names: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options from dataclasses, and help from Python functions.
+    """Return a decorator that gives a command options from dataclasses, and help from Python functions.
 
     Every parameter whose type is a dataclass is replaced by one option per field. A field is an option if
     its type is ``Annotated[..., Option(...)]``; other fields keep their default. The options of a dataclass
@@ -75,7 +75,7 @@ def takes_options(
         options are those of these parameters (``mild.cli.function_help``). A dataclass may name further
         functions in an attribute ``functions``.
     names : mapping of str to str, default={}
-        Name of an option -> name of the parameter that it sets, where they differ; "" if it sets none.
+        Option -> the parameter that it sets, where their names differ; "" for an option that sets none.
 
     Returns
     -------
@@ -85,6 +85,7 @@ def takes_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         run, sources = _with_groups(command, functions)
+        # ``mild.cli.console`` reads both when it prints help.
         vars(run)["parameter_sources"] = sources
         vars(run)["parameter_names"] = dict(names)
         return run

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.distributed.streaming import Routed
 
-# Files that the choices of a router of numbers can be written to.
+# Suffixes of files to which the choices of a router of numbers can be written.
 TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
-# Tables that are read to route lines, but not as data sets.
+# Suffixes of tables whose rows are routed like lines, but which are not data sets.
 OTHER_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx", ".npz")
 # Number of unreadable lines that are reported one by one.
 NAMED_LINES = 5
@@ -61,7 +61,7 @@ class QueryOptions:
 
     @property
     def fate_of_bad(self) -> str:
-        """What becomes of a row without a query, for a sentence."""
+        """What happens to a row without a query, as the end of a sentence."""
         if self.skip_bad:
             return "left out"
         return "without an expert"
@@ -111,8 +111,8 @@ def route(
     file: Annotated[
         str,
         Argument(
-            help="Queries: .csv, .tsv, .json, .jsonl or .parquet, also .gz, by their columns; others one "
-            "per line; - for stdin. With --out: Parquet files."
+            help="Queries: columns of a .csv, .tsv, .json, .jsonl or .parquet file, also .gz, or lines "
+            "of any other file; - for stdin. With --out: Parquet files."
         ),
     ] = "-",
     out: Annotated[
@@ -121,8 +121,8 @@ def route(
             "--out",
             "-o",
             metavar="PATH",
-            help="Folder for Parquet output; FILE is Parquet then, local or at s3:// and the like. For a "
-            "router of numbers also a .csv, .parquet or .jsonl file.",
+            help="Folder for Parquet output; FILE must then be Parquet, local or at an address such as "
+            "s3://. For a router of numbers also a .csv, .parquet or .jsonl file.",
         ),
     ] = None,
     queries: QueryOptions,
@@ -146,13 +146,14 @@ def route(
     A cascade reads answers, which are not known here, so its first step is given: "first_step" lists the
     experts that are asked first, and "expert" is one of them.
 
-    There are as many answers as lines. A blank line has the expert null. The answer to a line that cannot
-    be read is {"line": 17, "error": "..."}, and the exit code is 1. A priced router accepts new prices:
-    --beta, or --price-weight if it was fitted with it.
+    There are as many answers as lines. For a blank line the expert is null. The answer to a line that
+    cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A priced router can be given
+    new prices: --beta, or --price-weight if it was fitted with a price weight.
 
-    With --out any number of rows is routed, Parquet in and out: a column expert, and those of --keep, in
-    the order of the rows. --engine ray uses all processors of this machine, or of a cluster. The folder
-    appears when it is complete. A row without a query has no expert, and the exit code is 1.
+    With --out any number of rows is routed from Parquet to Parquet: the output has the column expert and
+    those of --keep, in the order of the rows. --engine ray uses all processors of this machine, or of a
+    cluster. The folder appears when it is complete. A row without a query has no expert, and the exit
+    code is 1.
 
     A router that was fitted on numbers routes the rows of a table with its features (.csv, .parquet, .npz).
     With --out FILE the result is a table: expert, and for every expert p__<expert>, its share of the
@@ -244,7 +245,7 @@ def _check_dataset(
 def _refuse(
     options: LineOptions | DatasetOptions, reason: str, allowed: Sequence[str] = ()
 ) -> None:
-    """Raise an error if one of the options was given that is not allowed."""
+    """Raise an error if an option was given that is not in ``allowed``."""
     for field in fields(options):
         if field.name not in allowed and getattr(options, field.name) != field.default:
             raise OptionError(f"--{field.name.replace('_', '-')} {reason}.", parameter=field.name)
@@ -312,7 +313,7 @@ def _write_choices(
 
 
 def _counts_line(counts: Mapping[str, int]) -> str:
-    """How often each expert was chosen, without those that were not."""
+    """How often each expert was chosen, without experts that were never chosen."""
     phrases = [f"{name} {count:,}" for name, count in counts.items() if count]
     return ", ".join(phrases)
 
@@ -324,7 +325,7 @@ def _route_queries(
     queries: QueryOptions,
     lines: LineOptions,
 ) -> int:
-    """Route lines, or the rows of a table, to stdout; the number of those that cannot be read."""
+    """Route lines, or rows of a table, to stdout; return the number of those that cannot be read."""
     from mild.distributed.streaming import holds_rows, route_file
 
     unit = "row" if holds_rows(file, lines.format) else "line"
@@ -381,7 +382,7 @@ def _route_dataset(
     dataset: DatasetOptions,
     as_json: bool,
 ) -> int:
-    """Route a data set of Parquet; the number of rows that cannot be routed."""
+    """Route a Parquet data set; return the number of rows that cannot be routed."""
     from mild.distributed.routing import route_dataset
 
     with progress_bar("Routing") as progress:

@@ -23,7 +23,7 @@ def versions(
         int | None,
         Option(
             metavar="N",
-            help="Serve version N again, also in a gateway that runs.",
+            help="Serve version N again, also in a running gateway.",
             show_default=False,
         ),
     ] = None,
@@ -37,10 +37,10 @@ def versions(
     why: Annotated[str | None, Option(metavar="TEXT")] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Show which versions of a router there are, which one served when, and why.
+    """Show the versions of a router, and when and why each of them served.
 
     With --rollback, another version serves from now on. With --drop-candidate, the version that mild learn
-    has written and not promoted is deleted.
+    has written but not promoted is deleted.
 
     \b
     Example:
@@ -78,7 +78,7 @@ def _roll_back(folder: Path, version: int, why: str | None, as_json: bool) -> No
 
 
 def _drop_candidate(folder: Path, why: str | None, as_json: bool) -> None:
-    """Delete the version that has been written, but not promoted."""
+    """Delete the candidate: the version that has been written but not promoted."""
     from mild.artifact import drop_candidate
 
     after = drop_candidate(folder, **o.without_none(why=why))

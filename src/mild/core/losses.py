@@ -46,7 +46,7 @@ from mild.errors import InvalidInputError, check_option
 # Values (n_samples,), or with return_gradient=True a pair of values and gradient (n_samples, n_experts).
 Result: TypeAlias = Any
 
-# Most entries of the array of exponentials in ``_anchored_logistic``: so many fit into the cache.
+# Most exponentials that ``_anchored_logistic`` holds at a time: this many fit into the cache.
 MAX_POWERS = 100_000
 
 
@@ -251,7 +251,7 @@ def _logistic(
         inverse = shifted.dtype.type(1 / group.margin)
         scaled = np.multiply(shifted, inverse, out=buffer)
         if group.members.size == 1:
-            # An index in place of a list of one index: it gives views, a list would copy.
+            # A single index, not a list of one: it gives views, where a list would copy.
             members: Any = group.members[0]
             group_rewards = rewards[members]
             W = group_rewards
@@ -279,7 +279,7 @@ def _anchored_logistic(
     anchors: Anchors,
     gradient: FloatArray | None,
 ) -> FloatArray:
-    """Return what ``_logistic`` does, with fewer exponentials: for many distinct margins.
+    """Return the same as ``_logistic``, with fewer exponentials where there are many distinct margins.
 
     The exponentials of all G margins are linear combinations, with weights C (G, A), of those of the A
     margins that were chosen as anchors (see ``Anchors``). In the letters of ``_logistic``::
@@ -308,7 +308,7 @@ def _anchored_logistic(
         E = buffer[:, :, : f.shape[1]]
         np.multiply(inverse_anchors, f, out=E)
         np.exp(E, out=E)
-        # C has entries of both signs: only sums in double precision are as accurate as single precision.
+        # Terms of both signs cancel: the sum needs double precision to be accurate to single precision.
         T = C @ E.sum(axis=1).astype(np.float64)
         # The largest shifted score is 0, so that the exact T is at least 1.
         np.maximum(T, 1, out=T)

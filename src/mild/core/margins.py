@@ -35,7 +35,7 @@ NORMS = ("none", "max", "rms")
 def expert_mass(
     costs: ArrayLike, rewards: str = "others", counts: str = "reward", strength: float = 0.5
 ) -> FloatArray:
-    """Return how many samples speak for each expert: the ``m_k`` of the bound behind ``theory_margins``.
+    """Return how many samples count for each expert: ``m_k`` in the bound behind ``theory_margins``.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def expert_mass(
     rewards : {"others", "complement", "contrast", "baseline"}, default="others"
         Kind of the rewards, as in ``mild.rewards``.
     counts : {"reward", "best"}, default="reward"
-        "reward" gives ``sum over i of p(k | x_i)``, the mass of the reward distribution. "best" counts how
+        "reward" sums each expert's share of the rewards, ``sum over i of p(k | x_i)``. "best" counts how
         often expert k is cheapest; ties go to the lowest index.
     strength : float, default=0.5
         Strength of ``baseline`` rewards.
@@ -264,7 +264,7 @@ class MarginGroup(NamedTuple):
 
 
 class Anchors(NamedTuple):
-    """A of G margins, the *anchors*, whose exponentials approximate those of all G margins.
+    """The A of G margins, called *anchors*, whose exponentials approximate those of all G margins.
 
     Losses and decisions need ``exp(f_j / rho_g)`` of every score f_j, relative to the largest one, and
     every margin rho_g. With many margins it is cheaper to compute it for the anchors rho_a alone, because::

@@ -40,7 +40,7 @@ VECTORS = "embedding"
 EXPERT_ARRAYS = ("scores", "prices", "latencies", "given_costs")
 # Arrays with one row per query, in the order in which a fingerprint reads them.
 ROW_ARRAYS = ("scores", "prices", "latencies", "vectors", "given_costs")
-# How answers are compared is detected from a sample of about so many of them.
+# How answers are compared is detected from a sample of about this many of them.
 KIND_SAMPLE = 2_000
 
 
@@ -473,13 +473,13 @@ class OutcomeTable:
         Parameters
         ----------
         names : list of str or None
-            Names of features, or of other columns of numbers. Features of an array have no names; they are
-            given these if there are as many. None keeps the features as they are.
+            Names of features, or of other columns of numbers. Features from an array have no names; they
+            get these names, of which there must be as many. None keeps the features as they are.
 
         Returns
         -------
         OutcomeTable
-            The same rows with other vectors; the table itself if nothing changes.
+            The same rows with these features; the table itself if nothing changes or it has no features.
 
         Examples
         --------

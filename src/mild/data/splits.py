@@ -29,7 +29,7 @@ class Split:
     test : ndarray of int
         Numbers of the rows to test on, in order.
     dropped : int, default=0
-        Number of rows that are in neither, because their text is in the training rows.
+        Number of rows that are in neither, because their group is in the training rows.
     """
 
     train: IntArray
@@ -173,20 +173,20 @@ def time_splits(
     return splits
 
 
-def _check_known_times(moments: np.ndarray[Any, Any]) -> None:
+def _check_known_times(times: np.ndarray[Any, Any]) -> None:
     """Raise an error if some times are missing."""
-    if moments.dtype.kind in "mM":
-        is_missing = np.isnat(moments)
+    if times.dtype.kind in "mM":
+        is_missing = np.isnat(times)
     else:
         # NaN differs from itself; times may be of any type that can be compared.
-        is_missing = moments != moments
+        is_missing = times != times
     if np.any(is_missing):
         raise invalid("times", f"must be known in every row; {is_missing.sum()} are missing.")
 
 
-def _window_starts(moments: np.ndarray[Any, Any], n_splits: int, test_share: float) -> list[Any]:
-    """Return the time at which each window starts, such that all windows have equally many rows."""
-    ordered = np.sort(moments)
+def _window_starts(times: np.ndarray[Any, Any], n_splits: int, test_share: float) -> list[Any]:
+    """Return the time at which each window starts, such that all windows have about as many rows."""
+    ordered = np.sort(times)
     n_rows = len(ordered)
     starts = []
     for number in range(n_splits):

@@ -1,4 +1,4 @@
-"""Parquet files that are one data set, and the pieces of it that are worked on at a time."""
+"""Parquet files that form one data set, and the pieces in which it is processed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIXES = (".parquet", ".parq", ".pq")
 PIECE_ROWS = 100_000
 #: Rows that are decoded at a time.
 BATCH_ROWS = 8192
-# Bytes that are read of a file at a time.
+# Bytes of a file that are read at a time.
 BUFFER_BYTES = 1 << 20
 # Files whose footers are read at the same time: on an object store each takes a tenth of a second.
 FOOTER_READERS = 16
@@ -49,6 +49,7 @@ def find_files(source: str) -> tuple[Any, list[str]]:
         raise DataFileError(
             f"the input must be a file, a folder or a pattern; got {source!r}.", parameter="source"
         )
+    # A path that exists is not a pattern, even if it contains such characters.
     is_pattern = "://" not in source and any(mark in source for mark in "*?[")
     if is_pattern and not os.path.lexists(source):
         return fs.LocalFileSystem(), _matching_files(source)
@@ -87,7 +88,7 @@ def _matching_files(pattern: str) -> list[str]:
 
 
 def _is_data_file(inner_path: str) -> bool:
-    """Whether a file of a data set is one of its data files, by its path in the folder."""
+    """Whether a file holds rows of the data set, by its path in the folder of the data set."""
     names = inner_path.split("/")
     if any(name.startswith(("_", ".")) for name in names):
         return False

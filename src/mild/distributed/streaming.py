@@ -56,8 +56,8 @@ class Block:
 def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Blocks of the lines of a binary stream, in order.
 
-    A block holds what one read gives, at most ``block_bytes`` and a line: a caller that sends one line at a
-    time gets one answer at a time.
+    A block holds the lines that one read completes: at most ``block_bytes``, and the beginning of the
+    first line. So a caller that sends one line at a time gets one answer at a time.
     """
     # A line of which the end has not been read yet.
     beginning = bytearray()
@@ -83,7 +83,7 @@ def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
 
 
 def _read_piece(stream: Any, block_bytes: int) -> bytes:
-    """What is there to read, at most ``block_bytes``; nothing at the end."""
+    """The bytes that can be read now, at most ``block_bytes``; none at the end of the stream."""
     read = getattr(stream, "read1", stream.read)
     try:
         piece: bytes = read(block_bytes)
@@ -279,7 +279,7 @@ def decision_lines(
 
 
 def _by_expert(expert_names: Sequence[str], values: FloatArray) -> dict[str, float]:
-    """Expert -> its value with six digits."""
+    """Expert -> its value, rounded to six significant digits."""
     numbers: dict[str, float] = {}
     for name, value in zip(expert_names, values.tolist(), strict=True):
         rounded = float(f"{value:.6g}")

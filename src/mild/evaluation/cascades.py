@@ -17,7 +17,7 @@ from mild.metrics import Verdict
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.verdict import STARTS
 from mild.policies import CascadePolicy, CascadeRun, MixPolicy
-from mild.tuning.cascades import minus_choices
+from mild.tuning.cascades import verdict_against_choices
 from mild.tuning.tasks import Task
 
 DIRECT = "the router without answers"
@@ -111,7 +111,7 @@ class CascadeComparison:
         """Whether the cascade has a lower loss than the router without answers."""
         costs = self.outcomes.costs
         unit = self.task.unit
-        verdict = minus_choices(
+        verdict = verdict_against_choices(
             costs[:, -1], costs, self.direct, self.groups, unit, confidence, seed
         )
         paid = self.cascade_means["dollars_per_1000"]

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, check_entries, float_matrix, invalid
 
-# Factor of the bets that would be best for the last row: larger ones waste less of the error probability.
+# The bets are this many times those that would be best for the wealth after the last row: larger bets
+# waste less of the error probability.
 BET_FACTOR = 1.5
 
 

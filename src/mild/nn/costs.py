@@ -229,7 +229,7 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
 def expert_mass(
     costs: Tensor, rewards: str = "others", counts: str = "reward", strength: float = 0.5
 ) -> Tensor:
-    """Return how many samples speak for each expert, as ``mild.expert_mass``.
+    """Return how many samples count for each expert, as ``mild.expert_mass``.
 
     Parameters
     ----------

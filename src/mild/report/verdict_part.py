@@ -19,9 +19,9 @@ from mild.report.formatting import (
     signed,
 )
 
-# Single experts in the table beside the router; of more, only those that a note is about.
+# Most single experts in the table of alternatives; if there are more, only those with a note are shown.
 MAX_CONSTANTS = 12
-# Per cent of the width that are free at both ends of a bar.
+# Per cent of the width that is left free at each end of a bar.
 BAR_MARGIN = 20.0
 # A hyphen that means minus.
 _HYPHEN = re.compile(r"(?<=[ (])-(?=\d)")
@@ -120,7 +120,7 @@ def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
     -------
     list of dict
         Lines with ``name``, ``estimate``, ``low``, ``high`` and ``limit``, which is empty for a figure
-        that was not asked for.
+        that the target does not limit.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
     for target_name, limited_figure in LIMITED_FIGURES.items():
         figure = target.get(limited_figure.attribute)
         limit = target["asked"].get(target_name)
-        # The quality that is kept has a line even if it has no limit.
+        # The quality kept has a line even if the target does not limit it.
         has_line = limit is not None or target_name == "keep_quality"
         if figure is None or not has_line:
             continue

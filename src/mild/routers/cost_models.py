@@ -315,13 +315,13 @@ class FoldFeatures:
     X : (n_samples, n_features) array of all rows, from features that were fitted on the training rows
     train : indices of the training rows
     test : indices of the held-out rows
-    numbers : columns of X that are plain numbers, such as the length of a text
+    number_columns : columns of X that are plain numbers, such as the length of a text
     """
 
     X: Any
     train: IntArray
     test: IntArray
-    numbers: Sequence[int] = ()
+    number_columns: Sequence[int] = ()
 
 
 def same_features(X: Any, folds: Sequence[tuple[IntArray, IntArray]]) -> list[FoldFeatures]:
@@ -349,7 +349,7 @@ def fit_heads(
     price_weight: float = 0.0,
     n_jobs: int | None = None,
     sample_weight: FloatArray | None = None,
-    numbers: Sequence[int] = (),
+    number_columns: Sequence[int] = (),
 ) -> HeadEstimates:
     """Choose the penalties of a PricedRouter on held-out rows, and fit it on all rows.
 
@@ -357,15 +357,16 @@ def fit_heads(
     features per expert. Each head gets the L2 penalty with the smallest squared error on held-out rows.
 
     Held-out estimates take their slopes from the other folds, but their level (the mean error or price
-    of each expert) from all rows. With the level of the training rows they would be biased: if those
-    favour an expert by chance, the held-out rows favour it less, but too many would be sent to it.
+    of each expert) from all rows. With the level of the training rows they would be biased: an expert
+    that by chance does better on the training rows does worse on the held-out rows, yet its estimates
+    there would be too low, and too many of those rows would be sent to it.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_features)
         Features that were fitted on all rows.
     errors, prices : arrays of shape (n_samples, n_experts)
-        What the heads learn.
+        What the heads learn; NaN where unknown.
     folds : sequence of FoldFeatures
         The folds, each with its own features.
     price_weight : float, default=0.0
@@ -374,7 +375,7 @@ def fit_heads(
         Number of joblib workers.
     sample_weight : array of shape (n_samples,), default=None
         Weights of the rows.
-    numbers : sequence of int, default=()
+    number_columns : sequence of int, default=()
         Columns of X that are plain numbers. They are scaled by their correlation with the errors, see
         ``number_scales``.
 
@@ -387,18 +388,19 @@ def fit_heads(
         _fold_errors, errors, scaled_folds, n_jobs, sample_weight
     )
     if (prices == 0).all():
+        # All experts are free: there is nothing to learn, and any penalty will do.
         held_out_prices = prices
         price_alpha = alpha
     else:
-        # Experts may differ in price by factors of a thousand: each counts in units of its own mean.
-        units = np.maximum(np.nanmean(prices, axis=0), np.finfo(float).tiny)
-        held_out_units, price_alpha = _best_strength(
-            _fold_prices, prices / units, scaled_folds, n_jobs, sample_weight
+        # Prices of experts may differ by factors of a thousand: each is divided by its expert's mean.
+        mean_prices = np.maximum(np.nanmean(prices, axis=0), np.finfo(float).tiny)
+        held_out_relative_prices, price_alpha = _best_strength(
+            _fold_prices, prices / mean_prices, scaled_folds, n_jobs, sample_weight
         )
-        held_out_prices = np.maximum(held_out_units, 0) * units
+        held_out_prices = np.maximum(held_out_relative_prices, 0) * mean_prices
 
     router = PricedRouter(alpha=alpha, price_weight=price_weight, price_alpha=price_alpha)
-    scales = number_scales(X, errors, sample_weight, numbers)
+    scales = number_scales(X, errors, sample_weight, number_columns)
     unwarned(router.fit)(_scaled(X, scales), errors, sample_weight, prices)
     if scales is not None:
         # New inputs are not scaled, so the coefficients are: w . (scales * x) = (w * scales) . x.
@@ -413,17 +415,17 @@ def number_scales(
     X: FloatArray,
     errors: FloatArray,
     sample_weight: FloatArray | None,
-    numbers: Sequence[int],
+    number_columns: Sequence[int],
 ) -> FloatArray | None:
     """Return factors (n_features,) for the features before a penalised fit; None for no factors.
 
     A penalty shrinks the weights of all features alike. Among a few plain numbers and the many directions
     of a text, it shrinks a number that says much about the errors too far. So each plain number, one of the
-    columns ``numbers``, is multiplied by its root mean square correlation with the errors of the experts,
-    relative to that of the other features. The other features have the factor 1: their directions are
-    arbitrary where several are equally strong, and factors would depend on rounding.
+    columns ``number_columns``, is multiplied by its root mean square correlation with the errors of the
+    experts, relative to that of the other features. The other features have the factor 1: their directions
+    are arbitrary where several are equally strong, and factors would depend on rounding.
     """
-    columns = np.array(numbers, np.intp)
+    columns = np.array(number_columns, np.intp)
     others = np.setdiff1d(np.arange(X.shape[1]), columns)
     if columns.size == 0 or others.size == 0:
         return None
@@ -464,7 +466,9 @@ def _with_scaled_numbers(
 ) -> FoldFeatures:
     """Return the fold with its columns of plain numbers scaled, by the errors of its training rows."""
     train_weight = weights_of(sample_weight, fold.train)
-    scales = number_scales(fold.X[fold.train], errors[fold.train], train_weight, fold.numbers)
+    scales = number_scales(
+        fold.X[fold.train], errors[fold.train], train_weight, fold.number_columns
+    )
     return replace(fold, X=_scaled(fold.X, scales))
 
 

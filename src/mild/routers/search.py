@@ -438,7 +438,7 @@ class RouterCV(BaseRouter):
     def _beats_stack(self, costs: FloatArray, index: int) -> bool:
         """Whether a candidate beats the stack (the last one) by an interval that holds for all of them.
 
-        ``costs`` (n, m) has a line per independent draw: per row or, if there are groups, per group.
+        ``costs`` (n, m) has a row per independent draw: per sample or, if there are groups, per group.
         """
         n_drawn = len(costs)
         if n_drawn < 2:
@@ -476,7 +476,7 @@ class RouterCV(BaseRouter):
         """Return the verdict on whether a candidate costs less than the best constant.
 
         Its interval is that of the mean difference in cost. It holds for all candidates at once, because
-        the candidate was chosen by the same rows.
+        the candidate was chosen on the same rows.
         """
         if comparable.groups is None:
             unit = "row"
@@ -492,9 +492,8 @@ class RouterCV(BaseRouter):
             [differences], groups_of_tables, self.confidence, self.random_state
         )
         estimate, low, high = intervals.row(index)
-        is_known = comparable.is_known[
-            :, [index, n_candidates]
-        ]  # of the candidate and the constant
+        # Of the candidate and of the constant, which has the last column.
+        is_known = comparable.is_known[:, [index, n_candidates]]
         n_rows, n_groups = count_judged(is_known, groups)
         return Verdict(
             estimate=estimate,
@@ -777,8 +776,8 @@ class Search:
     def run(self, candidates: list[Candidate]) -> None:
         """Judge further candidates on every fold, in parallel.
 
-        If the search is interrupted, candidates that are not complete get choices of -1. The interrupt goes
-        on to the caller only where no candidate is complete.
+        If the search is interrupted, candidates that were not judged on every fold get choices of -1.
+        The interrupt is raised again only if there is no complete candidate.
         """
         n_folds = len(self.data.folds)
         n_before = len(self.candidates)
@@ -802,7 +801,7 @@ class Search:
                 self.report(len(result.choices), f"fold {result.fold + 1}")
         except KeyboardInterrupt:
             with warnings.catch_warnings():
-                # joblib warns of the tasks that it gives up.
+                # joblib warns about the tasks that it abandons.
                 warnings.simplefilter("ignore", UserWarning)
                 block_results.close()
             any_recalled = len(fresh) < len(candidates)

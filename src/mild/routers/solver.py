@@ -81,7 +81,7 @@ class Minimum:
     W : (p, d + 1) array, weights and intercepts
     value : objective at W; NaN where it was not evaluated
     n_iter : number of iterations
-    converged : whether the tolerance was met
+    converged : whether the tolerance was met, or the last iterations hardly lowered the objective
     start_gap : how far the start was above the minimum, relative to what was learned (an estimate)
     """
 
@@ -252,7 +252,7 @@ def minimise(
 
     so ``reference = 0`` makes the tolerance relative to the value, and the value at zero weights makes it
     relative to what has been learned. It also stops when the last ``PATIENCE`` iterations together have
-    lowered F by less than a tenth of that.
+    lowered F by at most a tenth of that.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def minimise(
         direction = _direction(point.gradient, corrections)
         next_point = _line_search(evaluate, point, direction)
         if next_point is None:
-            # In float32 rounding can end the search before the tolerance is met.
+            # In float32, rounding can end the line search before the tolerance is met.
             converged = gap <= 1e-3 * max(abs(point.value), 1e-12)
             break
         correction = _Correction.between(point, next_point)

@@ -198,7 +198,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     ) -> FloatArray:
         """Return predictions (members, n, p) by members that were fitted without the row's fold.
 
-        They are expected costs for a blend, and distributions for a final estimator.
+        They are expected costs for a blend, and distributions for a final estimator. Rows that no fold
+        holds out are not filled in.
         """
         predictions = np.empty((len(members), *costs.shape), X.dtype)
         names = [name for name, _ in self.estimators or ()]

@@ -62,7 +62,7 @@ def checked_answers(table: OutcomeTable) -> Answers:
     return answers
 
 
-def minus_choices(
+def verdict_against_choices(
     cascade_values: FloatArray,
     values: FloatArray,
     chosen: IntArray,
@@ -93,7 +93,7 @@ def minus_choices(
 
 @dataclass(frozen=True, eq=False)
 class CheapestCascade:
-    """The cascade of the least cost, and what the cascades without each fold did on its rows.
+    """The cascade of the least cost, and what cascades fitted without a fold did on its rows.
 
     Attributes
     ----------
@@ -243,7 +243,7 @@ def _shares_of_cascades(router: Router) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class _HintRows:
-    """Rows and experts on which a cascade is tried that was not asked for.
+    """Rows and experts on which a cascade is tried for a hint.
 
     Attributes
     ----------
@@ -260,16 +260,16 @@ class _HintRows:
     halves: Split
 
 
-def unused_answers(task: Task, seed: int, least_share: float = 1.0) -> dict[str, Any] | None:
-    """Return what a cascade would keep and save, as a hint where none was asked for.
+def cascade_hint(task: Task, seed: int, least_share: float = 1.0) -> dict[str, Any] | None:
+    """Return a hint where no cascade was asked for: what quality one would keep, and what it would save.
 
-    On one half of some rows, the cheapest cascade is fitted that keeps ``least_share`` of the best
-    expert's quality. It is judged on the other half.
+    Some rows are drawn and divided into halves. On one half, the cheapest cascade is fitted that keeps
+    ``least_share`` of the best expert's quality; it is judged on the other half.
 
     Parameters
     ----------
-    task : the rows; of many rows and experts, only some are used
-    seed : seed of the rows and of the halves
+    task : the rows and experts; only some are used if there are many
+    seed : seed of the draw of the rows and of the halves
     least_share : quality to keep, as a share of the best expert's
 
     Returns
@@ -341,16 +341,16 @@ def _cheapest_cascade_that_keeps(
     answers = rows.answers.take(train)
     router.fit(no_features, 1 - scores, answers=answers, prices=rows.prices[train])
     most_errors = 1 - least_share * scores[:, best_expert].mean() + OUTCOME_TOLERANCE
-    candidate = _cheapest_of_cost(router.candidates_, most_errors)
+    candidate = _first_within(router.candidates_, most_errors)
     if candidate is None:
         return None
     return router.policy_of(candidate)
 
 
-def _cheapest_of_cost(
+def _first_within(
     candidates: Sequence[CascadeCandidate], most_errors: float
 ) -> CascadeCandidate | None:
-    """Return the cheapest of some cascades, sorted by price, with at most this mean error, or None."""
+    """Return the first cascade, of some sorted by price, with at most this mean error, or None."""
     for candidate in candidates:
         if candidate.cost <= most_errors:
             return candidate
@@ -358,7 +358,7 @@ def _cheapest_of_cost(
 
 
 def best_expert_per_price_level(table: OutcomeTable, n_levels: int) -> list[int]:
-    """Return the best expert of the cheapest experts, that of the next cheapest, ..., by index."""
+    """Return the index of the best of the cheapest experts, of the next cheapest, and so on."""
     mean_prices = np.nanmean(_prices_or_zeros(table), axis=0)
     mean_scores = np.nanmean(table.scores, axis=0)
     by_price = np.argsort(tie_ranks(mean_prices), kind="stable")

@@ -28,11 +28,11 @@ from mild.money import amount
 from mild.policies import TradeoffPolicy
 from mild.tuning.cascades import (
     CheapestCascade,
+    cascade_hint,
     cheapest_cascade,
     describe_cascade,
-    minus_choices,
     no_cascade,
-    unused_answers,
+    verdict_against_choices,
 )
 from mild.tuning.fit import fit_constant
 from mild.tuning.fitting import (
@@ -62,8 +62,8 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     """Return the router of the lowest mean cost on held-out rows, and the verdict on it.
 
     ``RouterCV`` searches over families of routers. Where the table has texts or vectors, a cascade takes
-    the place of the winner if it costs less. Where all prices are known, too, the router also gets
-    separate heads for error and price, by which it decides when it is later set to other prices.
+    the place of the winner if it costs less. Where every expert has prices, too, the router also
+    gets separate heads for error and price, by which it decides when it is later set to other prices.
     """
     task = request.task
     search = request.search
@@ -103,7 +103,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
 
 
 def _search_model(request: TuneRequest, text_features: TextFeatures | None, folds: Folds) -> Any:
-    """Return the unfitted search of a request, behind a scaler if its features are no text."""
+    """Return the unfitted search of a request, behind a scaler unless its features come from texts."""
     search = request.search
     search.set_params(cv=folds, n_jobs=request.n_jobs, progress=request.stage(0))
     settle_ties(search)
@@ -143,7 +143,7 @@ def constant_result(request: TuneRequest) -> TuneResult:
         rows=(),
         routes_as_constant=True,
         prices_unused=_prices_unused(task, None),
-        answers_unused=unused_answers(task, request.random_state),
+        answers_unused=cascade_hint(task, request.random_state),
         cost=task.cost,
         text=features_kind,
         notes=(*request.notes, reason),
@@ -307,8 +307,8 @@ def _used_cascade(
 def _extra_dollars(task: Task, cascade: CheapestCascade, constants: IntArray) -> float | None:
     """Return the mean dollars of a cascade minus those of always asking one expert, per query.
 
-    ``constants`` (n_samples,) are the best single experts of the other folds. None where no row has both
-    prices.
+    ``constants`` (n_samples,) is the best single expert, or -1 in rows that no fold holds out. None
+    where no row has both prices.
     """
     cascade_prices = cascade.outcomes.prices
     if task.table.prices is None or cascade_prices is None:
@@ -324,7 +324,7 @@ def _cascade_verdict(
     ``chosen`` (n_samples,) is -1 in rows that do not count.
     """
     task = request.task
-    return minus_choices(
+    return verdict_against_choices(
         cascade.outcomes.costs[:, 0],
         task.costs,
         chosen,
@@ -409,7 +409,7 @@ def _result(
     # A hint at what a cascade would do, where none was tried.
     answers_unused = None
     if not request.max_calls and not search.interrupted_:
-        answers_unused = unused_answers(task, request.random_state)
+        answers_unused = cascade_hint(task, request.random_state)
     features_kind = None
     if router.text is not None:
         features_kind = router.text.kind

@@ -54,7 +54,7 @@ class TuningRows:
     scaling : how X was scaled; None for the features of texts
     n_jobs : parallel workers
     progress : callable(done, total, message) for fits that take long
-    numbers : columns of X with plain numbers, such as the length of a text
+    number_columns : columns of X with plain numbers, such as the length of a text
     """
 
     task: Task
@@ -63,7 +63,7 @@ class TuningRows:
     scaling: Scaling | None
     n_jobs: int | None
     progress: Progress | None = None
-    numbers: tuple[int, ...] = ()
+    number_columns: tuple[int, ...] = ()
 
     def each_part(self, fit: Callable[..., Any], message: str, *arguments: Any) -> list[Any]:
         """Call ``fit(task, part, *arguments)`` on all rows, and then without each fold.
@@ -128,11 +128,11 @@ def tuning_rows(
         delayed(text_features.without_other_texts)(texts, features, train) for train, _ in folds
     )
     is_number = np.isin(text_features.get_feature_names_out(), NUMBER_NAMES)
-    numbers = tuple(np.flatnonzero(is_number).tolist())
+    number_columns = tuple(np.flatnonzero(is_number).tolist())
     fold_features = []
     for X, (train, test) in zip(refitted, folds, strict=True):
         # A fit on fewer texts may give fewer columns of text; those of numbers come last.
         n_missing = features.shape[1] - X.shape[1]
-        fold_numbers = [column - n_missing for column in numbers]
-        fold_features.append(FoldFeatures(X, train, test, fold_numbers))
-    return TuningRows(task, features, fold_features, None, n_jobs, progress, numbers)
+        fold_number_columns = [column - n_missing for column in number_columns]
+        fold_features.append(FoldFeatures(X, train, test, fold_number_columns))
+    return TuningRows(task, features, fold_features, None, n_jobs, progress, number_columns)

@@ -400,7 +400,7 @@ def fit_price_heads(rows: TuningRows) -> HeadEstimates:
         rows.folds,
         weight,
         rows.n_jobs,
-        numbers=rows.numbers,
+        number_columns=rows.number_columns,
     )
 
 

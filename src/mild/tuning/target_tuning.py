@@ -42,7 +42,7 @@ from mild.policies import TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.calibration import fit_novelty
 from mild.routers.cost_models import HeadEstimates
-from mild.tuning.cascades import cascade_summary, no_cascade, unused_answers
+from mild.tuning.cascades import cascade_hint, cascade_summary, no_cascade
 from mild.tuning.fitting import (
     NOVELTY_FOLDS,
     Fitted,
@@ -428,7 +428,7 @@ class TargetFit:
             certainty_rows=tuple(self._certainty_rows()),
             single_expert=self._single_expert(),
             cascade=self._cascade_facts(router),
-            answers_unused=self._unused_answers(),
+            answers_unused=self._cascade_hint(),
             cost=self.request.task.cost,
             text=features_kind,
             n_folds=len(self.rows.folds),
@@ -448,7 +448,7 @@ class TargetFit:
             return no_cascade("none meets the target for fewer dollars")
         return None
 
-    def _unused_answers(self) -> dict[str, Any] | None:
+    def _cascade_hint(self) -> dict[str, Any] | None:
         """Return what a cascade would save, as a hint; None if cascades were tried.
 
         There is no hint with a limit of dollars, which the cascade of the hint may exceed.
@@ -456,7 +456,7 @@ class TargetFit:
         has_cascade = self.point.uses_cascade or self.request.max_calls > 0
         if has_cascade or self.target.max_dollars is not None:
             return None
-        return unused_answers(self.rows.task, self.request.random_state, self._least_share)
+        return cascade_hint(self.rows.task, self.request.random_state, self._least_share)
 
     @property
     def _least_share(self) -> float:

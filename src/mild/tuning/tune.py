@@ -59,18 +59,19 @@ def tune(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    keep_quality : least quality to reach, as a share of the best expert's: 0.95
-    max_quality_loss : largest loss of quality against the best expert: 0.01
-    max_dollars : most dollars per 1,000 queries, at the highest quality
+    keep_quality : lowest quality to accept, as a share of the best expert's, such as 0.95
+    max_quality_loss : largest loss of quality compared with the best expert, such as 0.01
+    max_dollars : budget in dollars per 1,000 queries, for which the quality is to be as high as possible
     target_probability : probability with which these targets are to be met on the same number of new rows,
-        an estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
-        held-out rows by a margin. It needs a target, and is not for a guarantee
-    guarantee : probability with which ``max_quality_loss`` holds: 0.9. Half of the rows are kept for its
-        calibration
+        an estimate. At 0.5 they are expected to be met; above it, the setting must meet them with a
+        margin on the held-out rows. It needs a target, and cannot be combined with ``guarantee``
+    guarantee : probability with which ``max_quality_loss`` holds, such as 0.9. Half of the rows are kept
+        for its calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     cascade : whether to try cascades, too, which ask several experts and read their answers (columns
-        ``answer__<expert>``): False, True (at most 4 calls about one query), or the most calls, at least 2.
-        The router is a cascade if it is better on held-out rows than one that asks a single expert
+        ``answer__<expert>``): False, True (at most 4 calls about one query), or the largest
+        number of calls, at least 2. The router is a cascade if it is better on held-out rows than one
+        that asks a single expert
     text : text features, as in ``mild.fit``
     groups : column whose equal values stay in one fold, such as a subject or a customer
     time : column of times; each fold is judged by routers that were fitted on the past
