@@ -104,8 +104,8 @@ def test_folds_of_equal_bundles_are_of_equal_size():
         (lambda: random_splits([0, 1], 1, 1.0), "test_size"),
         (lambda: random_splits([0.5, 1.5]), "one number per row"),
         (lambda: folds([0, 1], 1), "n_folds"),
-        (lambda: time_splits([1, 1], [0, 1]), "before and after"),
-        (lambda: time_splits([1, 2, 3], [0, 1]), "as many as rows"),
+        (lambda: time_splits([1, 1], [0, 1]), "rows before each window"),
+        (lambda: time_splits([1, 2, 3], [0, 1]), "one time per row"),
     ],
 )
 def test_the_error_says_why_rows_cannot_be_split(call, message):

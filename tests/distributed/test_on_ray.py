@@ -89,7 +89,7 @@ def test_an_existing_connection_to_ray_is_used_and_stays_open(ray):
         assert inner is ray
     assert ray.is_initialized()
     with (
-        pytest.raises(InvalidInputError, match="connected to a Ray already"),
+        pytest.raises(InvalidInputError, match="connected to Ray already"),
         connect(ray.get_runtime_context().gcs_address),
     ):
         pass

@@ -138,7 +138,7 @@ def test_choices_stand_beside_what_they_are_compared_with():
         "latency_ms__a": [100] * 4,
         "latency_ms__b": [300] * 4,
     }
-    found = task_figures(task_of(table), np.array([1, 0, 0, 1]), fitted=0)
+    found = task_figures(task_of(table), np.array([1, 0, 0, 1]), best_in_fit=0)
     rows = {row.pop("key"): row for row in found.baselines}
     figures = ("loss", "accuracy", "dollars_per_1000", "seconds")
     values = {key: [row[name] for name in figures] for key, row in rows.items()}
