@@ -84,6 +84,9 @@ def check_help_follows_function(command):
     before = [option.help for option in command.params]
     command.describe_options()
     assert [option.help for option in command.params] == before
+    for option in command.params:
+        if option.param_type_name == "option":
+            assert option.help, option.opts
     for option, _, default in function_options(command):
         assert option.help.endswith((".", ")")), option.opts
         assert "``" not in option.help

@@ -53,7 +53,7 @@ OPTION_OF = {
     "random_state": "--seed",
     "to": "--rollback",
 }
-# Options that may stand without a number, and the value that they have then.
+# Options that may be given without a number, and the value that they then have.
 ANY_NUMBER = "any"
 OPTIONAL_NUMBERS = ("--cascade",)
 PARAMETER_OF = {option: parameter for parameter, option in OPTION_OF.items()}
@@ -342,7 +342,10 @@ def error_exit(message: str, code: str | None, as_json: bool) -> typer.Exit:
 def _failure(
     kind: str, message: str, result: Mapping[str, Any], exit_code: int, as_json: bool
 ) -> typer.Exit:
-    """Print ``kind: message``, with ``as_json`` the result on stdout, and return what ends the command."""
+    """Print ``kind: message``, and with ``as_json`` the result on stdout.
+
+    Returns the exception that ends the command.
+    """
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False))
     note(message, kind)
@@ -416,7 +419,10 @@ def emit(
 
 
 def try_writing(write: Callable[[], Path]) -> tuple[Path | None, MildError | None]:
-    """The file that ``write`` wrote, or the error if it could not, so that the result is still printed."""
+    """Return the file that ``write`` wrote, or the error if it failed, which goes to ``emit``.
+
+    A result is thus printed even if it cannot be saved.
+    """
     try:
         return write(), None
     except (ArtifactError, DataFileError, OutputExistsError) as error:
@@ -424,7 +430,7 @@ def try_writing(write: Callable[[], Path]) -> tuple[Path | None, MildError | Non
 
 
 def _json_ready(value: Any) -> Any:
-    """JSON-ready: arrays as lists, numbers that are not finite as null."""
+    """Return a value that JSON can hold: arrays as lists, numbers that are not finite as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):

@@ -34,7 +34,7 @@ ANSWERS = '--answers must be JSON of experts and what they answered, such as {"s
 VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2]."
 
 
-@o.takes_options("mild.artifact:Router.explain")
+@o.takes_options("mild.artifact:Router.explain", names={"most": "max_evidence"})
 def explain(
     *,
     folder: o.RouterArgument,
@@ -80,7 +80,7 @@ def explain(
             )
         _describe(folder, as_json)
         return
-    # Under other prices the router does not decide by its target, and does not state it.
+    # Other prices drop the target and the mix of a router, which were chosen for its own prices.
     saved_router = load(folder)
     router = saved_router.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     note_dropped_mix(saved_router, router)
@@ -143,7 +143,7 @@ def _show_router(report: Mapping[str, Any], facts: Mapping[str, str]) -> None:
 
 
 def _read_json(text: str, kind: type, rule: str, parameter: str) -> Any:
-    """A value of this kind from an option; ``rule`` is the message if it is anything else."""
+    """Parse JSON that must be of this kind; ``rule`` is the error message if it is anything else."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
@@ -199,7 +199,7 @@ def _show_evidence(explanation: Explanation) -> None:
         effects.append(("all others", explanation.others))
     rows = []
     for part, effect in effects:
-        # As it is shown, without a negative zero.
+        # To the digits that are shown; adding 0 turns -0.0 into 0.0.
         rounded = round(effect, 4) + 0.0
         if rounded > 0:
             supported = explanation.expert

@@ -64,9 +64,9 @@ def takes_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command options from dataclasses, and help from Python functions.
 
-    Every parameter whose type is a dataclass is replaced by one option per field. A field is an option if
-    its type is ``Annotated[..., Option(...)]``; other fields keep their default. The options of a dataclass
-    are listed under the heading ``panel``, if it has one.
+    Every parameter whose type is a dataclass is replaced by options: one for each of its fields of type
+    ``Annotated[..., Option(...)]``. Other fields keep their default. If the dataclass has an attribute
+    ``panel``, the options are listed under this heading.
 
     Parameters
     ----------
@@ -96,10 +96,14 @@ def takes_options(
 def _with_groups(
     command: Callable[..., None], functions: tuple[str, ...]
 ) -> tuple[Callable[..., None], dict[str, tuple[str, ...]]]:
-    """Replace each parameter whose type is a dataclass by one option per field of that dataclass.
+    """Replace each parameter of a command whose type is a dataclass by the options in its fields.
 
-    Also returns, by option, the functions that have it as a parameter (such as "mild.tuning.fit:fit"):
-    their docstrings are its help.
+    Returns
+    -------
+    run : callable
+        Takes the options one by one, builds the dataclasses, and calls the command.
+    sources : dict of str to tuple of str
+        For each option, the functions, such as "mild.tuning.fit:fit", in which its help is looked up.
     """
     group_fields: dict[str, list[str]] = {}
     groups: dict[str, Any] = {}
@@ -408,7 +412,7 @@ def surrogate_value(text: str | None) -> Any:
 def number_list(
     name: str, text: str | None, rule: str = "numbers such as 1,2,0.5", hint: str = ""
 ) -> Any:
-    """Comma-separated numbers, a trailing comma allowed; None stays None."""
+    """Parse comma-separated numbers, with or without a trailing comma; None stays None."""
     if text is None:
         return None
     try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
 # Suffixes of tables whose rows are routed like lines, but which are not data sets.
 OTHER_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx", ".npz")
-# Number of unreadable lines that are reported one by one.
+# At most this many unreadable lines are reported one by one.
 NAMED_LINES = 5
 
 
@@ -252,7 +252,7 @@ def _refuse(
 
 
 def _print_choices(router: Router, file: str, where: list[str] | None, probabilities: bool) -> None:
-    """Route the rows of a table of numbers to stdout, as JSON lines."""
+    """Choose an expert for each row of a table of numbers, and print the answers as JSON lines."""
     from mild.data.number_tables import read_features
     from mild.data.tables import naming
     from mild.distributed.streaming import Query, decision_lines
@@ -325,7 +325,10 @@ def _route_queries(
     queries: QueryOptions,
     lines: LineOptions,
 ) -> int:
-    """Route lines, or rows of a table, to stdout; return the number of those that cannot be read."""
+    """Choose an expert for each line, or row of a table, and print the answers as JSON lines.
+
+    Returns the number of lines or rows that cannot be read.
+    """
     from mild.distributed.streaming import holds_rows, route_file
 
     unit = "row" if holds_rows(file, lines.format) else "line"
@@ -345,7 +348,7 @@ def _route_queries(
         lines=lines.format,
         echo=lines.echo,
         on_bad=report_bad_line,
-        **vars(queries),
+        **vars(queries),  # query, skip_bad, probabilities
     )
     _note_routed(routed, queries)
     if routed.empty:

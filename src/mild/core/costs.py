@@ -29,9 +29,9 @@ from mild.core.rounding import ESTIMATE_TOLERANCE, tie_ranks
 from mild.errors import check_option
 
 REWARDS = ("others", "complement", "contrast")
-#: The same, and the one with a free strength.
+#: These, and the kind whose strength is a parameter.
 ALL_REWARDS = (*REWARDS, "baseline")
-#: Costs of a table are sums of decimals: they tie up to this share.
+#: Costs of a table are sums of decimals: they tie if they differ by at most this share.
 ROUNDING = 1e-12
 #: Which of the cheapest experts of a row is its label: the one that is cheapest over all rows, or the first
 #: one, which is the paper's rule.
@@ -99,7 +99,7 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
     parts : mapping of str to array
         Kinds of cost by name. Each is (n_samples, n_experts), or (n_experts,) if all rows have the same.
     weights : mapping of str to float
-        Non-negative weights by the names of ``parts``. Those without a weight count once.
+        Non-negative weights by the names of ``parts``. A part without one has the weight 1.
 
     Returns
     -------
@@ -138,8 +138,8 @@ def rewards(
 ) -> FloatArray:
     """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
-    Training wants to minimise the cost of the chosen expert, which is not smooth in the scores. Up to a
-    factor and a term that no decision changes, this cost is::
+    The cost of the chosen expert, which training should make small, is not smooth in the scores. Up to a
+    factor and a term that no decision changes, it is::
 
         sum_k reward_k * 1[expert k is not chosen]
 
@@ -159,8 +159,8 @@ def rewards(
     kind : {"others", "complement", "contrast", "baseline"}, default="others"
         Form of the rewards.
     scale : float, default=None
-        Only for ``complement``: the largest possible cost. None takes the largest cost present, which is
-        wrong for batches.
+        Only for ``complement``: the largest possible cost. None takes the largest cost present; for a
+        batch, give the largest of all rows.
     strength : float, default=0.5
         Only for ``baseline``: a number >= 0.
 
@@ -216,7 +216,7 @@ def _baseline_strength(kind: str, strength: float) -> float:
 
 
 def _baseline_minus_cost(array: FloatArray, strength: float) -> FloatArray:
-    """Return ``b - c_k`` with ``b = (1 - strength) * max + strength * sum`` of the row's known costs."""
+    """Return ``b - c_k`` with ``b = max + strength * (sum - max)`` of the row's known costs."""
     known = np.where(np.isnan(array), 0, array)
     baseline = known.max(axis=1, keepdims=True)
     if strength > 0:

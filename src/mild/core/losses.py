@@ -279,10 +279,11 @@ def _anchored_logistic(
     anchors: Anchors,
     gradient: FloatArray | None,
 ) -> FloatArray:
-    """Return the same as ``_logistic``, with fewer exponentials where there are many distinct margins.
+    """Return what ``_logistic`` does, with fewer exponentials where there are many distinct margins.
 
-    The exponentials of all G margins are linear combinations, with weights C (G, A), of those of the A
-    margins that were chosen as anchors (see ``Anchors``). In the letters of ``_logistic``::
+    The exponentials of all G margins are, to about the precision of the dtype, linear combinations of
+    those of the A margins that were chosen as anchors, with weights C (G, A); see ``Anchors``. In the
+    notation of ``_logistic``::
 
         E_aj  = exp(f_j / rho_a)                        (A, p, m), the only exponentials
         T_g   = sum_a C_ga sum_j E_aj                   (G, m)
@@ -467,8 +468,9 @@ def _hinge(
     rival = np.where(is_best, others[second, columns], shifted[best, columns])
     violation = np.maximum(1 - (shifted - rival) / rho, 0)
     if gradient is not None:
-        # An expert k that violates its margin has the slope -c̄_k / rho_k in its own score, and the
-        # opposite one in that of its rival: the second best expert for the best one, the best for others.
+        # The loss of an expert k that violates its margin falls with its own score and rises with that
+        # of its rival, both at the rate c̄_k / rho_k. The rival of the best expert is the second best
+        # one, that of all others is the best.
         slope = np.where(violation > 0, rewards / rho, 0)
         gradient -= slope
         gradient[second, columns] += slope[best, columns]

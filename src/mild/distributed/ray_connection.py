@@ -29,7 +29,7 @@ ENGINES = ("local", "ray")
 TIMEOUT = 5.0
 # The first frame of HTTP/2 from client and server.
 SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-#: How often a task is repeated whose worker was lost.
+#: How often a task is repeated after its worker was lost.
 RETRIES = 5
 # Seconds in which a worker must have started.
 START_SECONDS = 120.0
@@ -37,10 +37,10 @@ START_SECONDS = 120.0
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # About the seconds for which a cluster is tried.
+    # Roughly the seconds that Ray spends on reaching a cluster.
     "RAY_NUM_REDIS_GET_RETRIES": "4",
 }
-# Messages are small, and Ray would take a third of the memory.
+# A Ray on this machine. Messages are small, and its object store would take a third of the memory.
 LOCAL = {"address": "local", "include_dashboard": False, "object_store_memory": 256 << 20}
 REMEDY = (
     "Start one with `ray start --head`, correct the address, or leave it out for a Ray on this machine. "
@@ -71,7 +71,7 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
             )
         yield ray
         return
-    if address:
+    if address is not None:
         settings: dict[str, Any] = {"address": address}
     else:
         settings = {**LOCAL, "num_cpus": workers or cores()}
@@ -80,6 +80,7 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
             warnings.simplefilter("ignore")
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        # Clean up what was started before it failed.
         with suppress(RuntimeError):
             ray.shutdown()
         raise _no_answer(address or "this machine", _first_line(error)) from error
@@ -183,7 +184,7 @@ class RemoteValue:
     reference: Any
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Begin a call of a method; gives a reference to its result."""
+        """Start a call of a method, and return a reference to its result."""
         return self.actor.call.remote([self.reference], method, *arguments)
 
 

@@ -167,6 +167,8 @@ def linear_search_builder(
 
 
 def _family(family: str) -> Callable[[Context], Any]:
+    """Return a function that builds an unfitted search over one family of routers."""
+
     def build(context: Context) -> Any:
         from mild.routers.search import RouterCV
 
@@ -183,6 +185,7 @@ def _family(family: str) -> Callable[[Context], Any]:
 
 
 def _tune(context: Context) -> Any:
+    """Return the unfitted search that ``mild.tune`` makes, for a split."""
     from sklearn.base import clone
 
     families = context.search.families
@@ -235,6 +238,10 @@ def chosen_methods(
     """Return the methods with these keys, in the order of METHODS.
 
     The best constant is always among them, because the others are compared with it.
+
+    Parameters
+    ----------
+    names : keys of methods, as a list or separated by commas; None for all methods
 
     Returns
     -------
@@ -835,9 +842,9 @@ def compare(
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
     search : RouterCV with which the method "tune" searches. All methods use its folds ``cv``, and the
-        intervals its ``confidence``. Without ``families`` it tries
-        those of ``mild.tune``; ``random_state``, ``n_jobs`` and ``progress`` are those of the comparison.
-        None for ``RouterCV()``
+        intervals its ``confidence``. Without ``families`` it tries those of ``mild.tune``. Its
+        ``random_state``, ``n_jobs`` and ``progress`` are those of the comparison. None for
+        ``RouterCV()``
     random_state : seed of the random numbers
     n_jobs : parallel workers, -1 for all cores; None for all cores if there are 800 rows or more
     progress : callable(done, total, message) or None

@@ -171,16 +171,16 @@ def replay_rows(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Estimate what a new router would have cost on logged rows, and judge it by this.
+    """Estimate what a new router would have cost on logged rows, with a verdict on it.
 
     Parameters
     ----------
-    rows : the logged rows, with what the new router would choose
-    quantities : values (n,) of each quantity whose mean is estimated; one of them is "cost"
+    rows : n logged rows of E draws, with what the new router would choose
+    quantities : name -> values (n,) of a quantity whose mean is estimated; one of them is "cost"
     router : the new router
     cost : what the quantity "cost" is, such as "dollars"
-    serving : (E,) weights that take the exploration of the log from the serving router; None if the
-        policy of the log is the serving one
+    serving : (E,) probability of each draw under the serving router, without the exploration in the log,
+        divided by its propensity; None to take the serving router as it was logged
     left_out : reason -> number of rows that are not used
     explore : exploration rate of the new router
     confidence : confidence level of the intervals
@@ -191,9 +191,9 @@ def replay_rows(
     dict
         The fields that ``replay_draws`` returns.
     """
-    target = _new_probabilities(rows, router, explore)
+    new_probabilities = _new_probabilities(rows, router, explore)
     overlap = {
-        **measure_overlap(rows.draws(), target, router.expert_names),
+        **measure_overlap(rows.draws(), new_probabilities, router.expert_names),
         **rows.changes(),
         "unknown": [name for name in rows.draw_counts if name not in router.expert_names],
     }
@@ -202,7 +202,9 @@ def replay_rows(
     # An interval needs at least two draws.
     if overlap["draws"] >= 2:
         for name, values in quantities.items():
-            estimates_by_method = _estimates(rows, values, target, serving, confidence, seed)
+            estimates_by_method = _estimates(
+                rows, values, new_probabilities, serving, confidence, seed
+            )
             estimates[name] = _estimate_fields(estimates_by_method)
             if name == "cost":
                 cost_difference = estimates_by_method["difference_to_serving"].interval
@@ -217,7 +219,7 @@ def replay_rows(
         "rows": n_rows,
         "draws": overlap["draws"],
         "left_out": reasons,
-        "shares": _expert_shares(rows, router, target),
+        "shares": _expert_shares(rows, router, new_probabilities),
         "explore": explore,
     }
 
@@ -317,7 +319,7 @@ def _estimates(
     rows : n logged rows of E draws
     costs : (n,) what each row cost
     draw_target : (E, n_experts) probability with which the new router would draw each expert
-    draw_serving : (E,) weights of the serving router; None if it is the logged one
+    draw_serving : (E,) ``serving`` of ``replay_rows``; None to take the serving router as it was logged
     confidence : confidence level of the intervals
     seed : seed of the folds of the cost model
 
@@ -405,7 +407,7 @@ class Rows:
         )
 
     @classmethod
-    def none(cls) -> Rows:
+    def empty(cls) -> Rows:
         """A log without any row."""
         no_index = np.empty(0, np.intp)
         no_number = np.empty(0)
@@ -437,24 +439,29 @@ class Rows:
         return LoggedAnswers(self.chosen, self.propensity, weight, weight, np.arange(n_draws))
 
     def serving_weights(self, explore: float) -> FloatArray | None:
-        """Return weights (E,) of the serving router under another rate of exploration.
+        """Return each draw's probability (E,) at another rate of exploration, divided by its propensity.
 
         With the exploration rate e of the log and m experts, the preferred expert was drawn with the
-        probability ``1 - e + e / m``, and each other one with ``e / m``. The weights are the same
-        probabilities for the rate ``explore``, divided by the propensities. None if the log has only
-        preferred draws, or none of them, so that e is not known.
+        probability ``1 - e + e / m``, and each other one with ``e / m``. With ``explore`` in place of e,
+        these are the probabilities that are divided. None if the log has only preferred draws, or none
+        of them, so that e is not known.
         """
         if not self.preferred.any() or self.preferred.all():
             return None
         missed = 1 - float(self.propensity[self.preferred].mean())
         other = float(self.propensity[~self.preferred].mean())
+        # The two are e - e / m and e / m, so their sum is e.
         scale = explore / (missed + other)
         chance = np.where(self.preferred, 1 - scale * missed, scale * other)
         weights: FloatArray = chance / self.propensity
         return weights
 
     def changes(self) -> dict[str, Any]:
-        """Return how many draws the new router would decide differently, and how many show the result."""
+        """Return how often the new router would decide differently, and how many draws show the result.
+
+        "changed" is a share of the draws of preferred experts, None without any. "changed_draws" counts
+        the others in which the expert that was drawn is the one that the new router would choose.
+        """
         same = self.chosen == self.new_choice
         is_changed = ~same[self.preferred]
         changed_share = None
@@ -475,7 +482,7 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 
         projection = projection.astype(np.float32)
     decided_blocks = [_decided_block(block, router, projection) for block in blocks]
     if not decided_blocks:
-        return Rows.none()
+        return Rows.empty()
     return Rows.joined(decided_blocks)
 
 
@@ -533,11 +540,17 @@ def judge(
     cost_difference : mean cost of the new router minus that of the serving one; None if it is not known
     unit : "$" if the cost is dollars alone, which the sentence then mentions; otherwise empty
     left_out : reason -> number of rows that are not used
+
+    Returns
+    -------
+    ReplayJudgement
+        What keeps the log from telling, if anything does; otherwise whether there is a clear difference.
     """
     if overlap["draws"] == 0:
         return _nothing(left_out)
     if overlap["unseen"]:
         return _unseen(overlap)
+    # Four standard errors: right propensities are hardly ever that far off by chance.
     if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
         return _wrong_propensities(overlap)
     if cost_difference is None or overlap["effective"] < ENOUGH:

@@ -67,9 +67,9 @@ def expert_correctness(y: ArrayLike, experts: ArrayLike) -> BoolArray:
 
     Parameters
     ----------
-    y : (n_samples,) array of classes
-    experts : (n_samples, n_experts) array of answers, or (n_samples,) of one expert. A missing
-        answer (NaN, None or masked) counts as wrong
+    y : (n_samples,) array of true classes
+    experts : (n_samples, n_experts) array of answers, or (n_samples,) array of one expert's answers. A
+        missing answer (NaN, None or masked) counts as wrong
 
     Returns
     -------
@@ -92,6 +92,7 @@ def expert_correctness(y: ArrayLike, experts: ArrayLike) -> BoolArray:
             f"got {answers.shape}.",
         )
     equal = np.asarray(answers.data == classes[:, None], dtype=bool)
+    # What is stored under a mask may happen to equal the class.
     return equal & ~np.ma.getmaskarray(answers)
 
 
@@ -379,8 +380,7 @@ def expected_calibration_error(
 
         sum_b counts_b |predicted_b - observed_b| / sum_b counts_b
 
-    It is biased upwards: a calibrated estimate has about
-    ``sqrt(n_bins / n_samples)`` times 0.4, not 0.
+    It is biased upwards: a calibrated estimate has about ``0.4 * sqrt(n_bins / n_samples)``, not 0.
 
     Parameters
     ----------

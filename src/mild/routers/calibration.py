@@ -341,7 +341,8 @@ def fit_novelty(
         distance to the nearest centre / distance_scale + unseen share / unseen_scale,
 
     where the centres stand for the training inputs, the unseen share is the share of the text's terms
-    that occur in no training text, and each scale is the 99th percentile over the held-out inputs.
+    that occur in no training text, and each scale is the 99th percentile over the held-out inputs, at
+    least 0.01.
 
     Parameters
     ----------
@@ -361,13 +362,14 @@ def fit_novelty(
     novelty : Novelty
     """
     train, held_out = fold
+    # Evenly spaced rows, at most MAX_ROWS of each kind.
     train = train[:: 1 + len(train) // MAX_ROWS]
     held_out = held_out[:: 1 + len(held_out) // MAX_ROWS]
     centres = _centres(X[train[:: 1 + len(train) // CENTRE_ROWS]])
     train_texts = [texts[row] for row in train]
     held_out_texts = [texts[row] for row in held_out]
     unseen_shares = text_features.held_out_shares(train_texts, held_out_texts)
-    # With these scales the score is the distance alone.
+    # With these scales the score is the distance alone. Levels and means play no part in it.
     distance_only = Novelty(centres, np.array([1.0, np.inf]), LEVELS, means)
     distances = distance_only.scores(X[held_out], unseen_shares)
     distance_scale = _novelty_scale(distances)

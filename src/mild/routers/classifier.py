@@ -65,7 +65,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     n_iter_ : int
         Iterations of the solver.
     objective_ : float
-        The value reached.
+        Value of the objective at the solution.
 
     Examples
     --------
@@ -95,9 +95,9 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             The labels.
         costs : array-like, default=None
             Shape (n_samples, n_classes): ``c(x_i, y_i, k')`` with columns as in ``classes_`` (the sorted
-            labels), 0 at the label. Or (n_classes, n_classes): row the label, column the decision. A
-            square array with as many rows as samples is read as the former. To weight a sample,
-            multiply its row of costs. With None each wrong decision costs 1.
+            labels), 0 at the label. Or (n_classes, n_classes): a row per label, a column per decision;
+            where n_samples = n_classes, the first is meant. To weight a sample, multiply its row of
+            costs. With None each wrong decision costs 1.
 
         Returns
         -------
@@ -118,9 +118,11 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.margins_ = self._margins(class_counts)
         costs = _pair_costs(costs, labels, n_classes).astype(inputs.dtype)
         solution = self._solve(inputs, labels, costs)
+        # The last column holds the intercepts.
         W = solution.W.astype(inputs.dtype)
         self.coef_ = W[:, :-1].copy()
         self.intercept_ = W[:, -1].copy()
+        # As in scikit-learn, the number of iterations is at least 1.
         self.n_iter_ = max(1, solution.n_iter)
         self.objective_ = solution.value
         return self
@@ -251,7 +253,8 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 class PairLoss:
     """Mean cost-sensitive loss, as a ``BlockLoss``.
 
-    ``rewards`` (p, n) are the costs ``c(x_i, k_i, .)``, classes first.
+    ``rewards`` (p, n), as a ``BlockLoss`` calls its weights, are the costs ``c(x_i, k_i, .)``, classes
+    first.
     """
 
     rewards: FloatArray

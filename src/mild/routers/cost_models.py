@@ -26,7 +26,7 @@ from mild.routers.base import (
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
-# Penalty strengths that are tried for separate heads. With the first one, the text hardly counts.
+# Penalty strengths that are tried for separate heads. With the first, the features hardly count.
 HEAD_ALPHAS = (1e4, 100.0, 10.0, 1.0, 0.1, 0.01)
 # No weaker penalty is tried once the error is this many times the least one.
 CLEARLY_WORSE = 1.02
@@ -191,7 +191,7 @@ class PricedRouter(BaseRouter):
     def _fit(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, prices: Any = None
     ) -> Policy:
-        """Fit the heads of the errors, which ``costs`` holds, and the heads of the prices."""
+        """Fit a head for the errors, which are passed as ``costs``, and one for the prices."""
         n_experts = costs.shape[1]
         # A price is a constant per expert plus the value of a head; one of the two is always 0.
         price_head = Heads(np.zeros((n_experts, X.shape[1]), X.dtype), np.zeros(n_experts, X.dtype))
@@ -211,14 +211,14 @@ class PricedRouter(BaseRouter):
             error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
         self.n_iter_ = error_head.n_iter
         return PricedPolicy(
-            error_head.coef,
-            error_head.intercept,
-            price_head.coef,
-            price_head.intercept,
-            constant_prices.astype(X.dtype),
-            self.price_weight,
-            self.error_head,
-            self.error_scale_,
+            error_coef=error_head.coef,
+            error_intercept=error_head.intercept,
+            price_coef=price_head.coef,
+            price_intercept=price_head.intercept,
+            betas=constant_prices.astype(X.dtype),
+            price_weight=self.price_weight,
+            kind_of_error=self.error_head,
+            error_scale=self.error_scale_,
         )
 
     def _price_head(

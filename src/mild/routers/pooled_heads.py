@@ -22,7 +22,8 @@ import numpy as np
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import ESTIMATE_TOLERANCE, first_smallest
 
-# Ridge strengths that are tried, as multiples of the features' variance over the number of rows.
+# Ridge strengths that are tried, as multiples of the features' variance over the number of rows. With
+# the last one all slopes are 0.
 STRENGTHS = (*(10.0 ** np.arange(-2, 6)), np.inf)
 # Moments are summed over this many rows at a time.
 _BLOCK = 20_000
@@ -30,6 +31,7 @@ _BLOCK = 20_000
 _LEAST_ROWS = 3.0
 # The variance of all outcomes counts as this many rows in the variance of each expert's outcomes.
 _PRIOR_ROWS = 10.0
+# Outcomes are never taken to vary less than this, or equal ones would look certain.
 _LEAST_VARIANCE = 0.02
 
 
@@ -48,7 +50,7 @@ class PooledHeads:
 
 @dataclass(frozen=True, eq=False)
 class SparseOutcomes:
-    """The m known outcomes of a table (n_rows, n_experts), as parallel arrays."""
+    """The m known outcomes, or cells, of a table (n_rows, n_experts), as parallel arrays."""
 
     row: IntArray  # (m,) row of the features
     expert: IntArray  # (m,)
@@ -290,6 +292,7 @@ def _ridge_path(moments: _Moments, n_rows: float, feature_variance: float) -> _P
     with the effective number of parameters ``1 + sum v / (v + l)``: the level is a parameter, too.
     """
     v, eigenvectors = np.linalg.eigh(moments.covariance)
+    # Rounding may leave an eigenvalue just below 0.
     v = np.clip(v, 0.0, None)
     c = eigenvectors.T @ moments.covariance_with_y
     slopes = []

@@ -74,8 +74,9 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
     fitted = with_calibration(task, model, text_features, features)
+    # The model has fitted the search itself, not a copy: its attributes hold the results.
     verdict = _search_verdict(search, task)
-    notes: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     cascade = None
     frontier = None
     if text_features is not None:
@@ -85,20 +86,21 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
         cascade = _compare_cascade(request, rows, verdict)
         if can_trade(task, folds):
             fitted, frontier = _with_heads(fitted, rows)
-            notes["price_head"] = "dollars"
+            facts["price_head"] = "dollars"
     if frontier is not None:
-        notes["frontier"] = frontier.as_dict(task.table.expert_names)
+        facts["frontier"] = frontier.as_dict(task.table.expert_names)
     if cascade is not None:
         verdict = cascade.verdict
-    notes["verdict"] = verdict.as_dict()
-    router = make_saved_router(fitted, task, notes)
+    facts["verdict"] = verdict.as_dict()
+    router = make_saved_router(fitted, task, facts)
     if cascade is not None:
         router = cascade.router(router, rows)
     elif not search.decides_as_constant_:
+        # Choices in held-out rows; -1 marks rows that no fold holds out.
         chosen = search.held_out_[search.held_out_ >= 0]
-        changed = changed_shares(router, expert_shares(chosen, len(router.expert_names)))
-        if changed is not None:
-            request.notes.append(changed)
+        changed_note = changed_shares(router, expert_shares(chosen, len(router.expert_names)))
+        if changed_note is not None:
+            request.notes.append(changed_note)
     return _result(request, router, verdict, cascade, frontier)
 
 
@@ -233,7 +235,7 @@ class UsedCascade:
     def router(self, router: Router, rows: TuningRows) -> Router:
         """Return the cascade as a router, from the router that the search found.
 
-        It keeps the policy of the latter as its way to decide without answers.
+        The cascade keeps the policy of that router, by which it decides without answers.
         """
         policy: Any = rows.unscaled(self.cascade.policy)
         # The calibration and the usual shares are those of the router without answers.
@@ -256,8 +258,8 @@ def _compare_cascade(
         cascade = cheapest_cascade(rows, request.max_calls)
     except KeyboardInterrupt:
         search.interrupted_ = True
-        rule = "the search was stopped before a cascade was found; the best router is kept."
-        warnings.warn(rule, TuningInterruptedWarning, stacklevel=4)
+        message = "the search was stopped before a cascade was found; the best router is kept."
+        warnings.warn(message, TuningInterruptedWarning, stacklevel=4)
         return None
     if cascade is None:
         return None

@@ -61,7 +61,7 @@ ID_NAMES = (
 # fmt: on
 # A column that differs within at most this share of the queries describes the query.
 SPREAD = 0.05
-# An id with answers of at least so many models, on average, is the id of a query.
+# Ids belong to queries if each has answers of at least this many models, on average.
 MODELS_PER_ID = 1.5
 
 
@@ -100,14 +100,14 @@ class LongColumns:
 
 
 def detect_llmrouter(schema: Any) -> Layout | None:
-    """Return an empty layout if there are columns of a model's name and its performance."""
+    """Return an empty layout if there are LLMRouter's columns of models and scores; None otherwise."""
     if {MODEL, PERFORMANCE} <= set(schema.names):
         return Layout("llmrouter", {})
     return None
 
 
 def detect_long(schema: Any) -> Layout | None:
-    """Return an empty layout if there are columns of models and of scores with usual names."""
+    """Return an empty layout if columns of models and scores have usual names; None otherwise."""
     if model_columns(schema) and usual_columns(_scorable(schema), SCORE_NAMES):
         return Layout("long", {})
     return None
@@ -245,7 +245,7 @@ def widen_rows(
     ----------
     table : pyarrow.Table of n_rows rows
     query_of_row : ndarray of shape (n_rows,)
-        Which row of the result each row belongs to, from 0 without gaps.
+        Row of the result into which each row goes; numbered from 0 without gaps.
     row_numbers : ndarray of shape (n_rows,)
         Numbers of the rows in the file, for messages.
     columns : LongColumns
@@ -260,16 +260,20 @@ def widen_rows(
     layout : Layout
         The columns of ``wide`` that hold outcomes.
     findings : list of Finding
+        What users should know about repeated rows and differing values.
     """
     cells = _Cells.from_rows(table[columns.model], query_of_row)
     scores = numbers(columns.score, table[columns.score], truths=True).astype(np.float64)
-    check_range("scores", scores[:, None], [columns.score], 1, RESCALE, row_numbers)
+    check_range(
+        "scores", scores[:, None], [columns.score], high=1, remedy=RESCALE, row_numbers=row_numbers
+    )
     findings = _repeated_cells(cells, scores, columns.score)
     wide, answer_column, more_findings = _widen_other_columns(table, cells, columns)
     outcomes = _outcomes_of_rows(table, columns, scores)
     for prefix, values in outcomes.items():
         means = cells.means(values)
         for index, expert in enumerate(cells.experts):
+            # from_pandas turns NaN into null.
             wide[prefix + expert] = pa.array(means[:, index], from_pandas=True)
     layout = _wide_layout(form, cells.experts, list(outcomes))
     layout = layout.with_notes(*_notes(table, columns, answer_column))
