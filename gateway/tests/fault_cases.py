@@ -260,9 +260,7 @@ def check_killed(folder, count, seed, budget):
     """The long run with one process that is killed, and started again.
 
     Answers do not wait for the ledger, but the next process writes what the killed one has left in its
-    spool: each whole answer has its row, and what it cost is in the accounts. A request is settled just
-    before its row is kept, so the process may be killed between the two: then the accounts hold the cost of
-    one request that has no row, and whose client has not got the last byte.
+    spool: each whole answer has its row, and what it cost is in the accounts.
     """
     run, stops, _ = asyncio.run(play(folder, count, seed, 1, budget, kill=True))
     rows = rows_of(folder)
@@ -281,8 +279,7 @@ def check_killed(folder, count, seed, budget):
     query = "SELECT spent FROM accounts WHERE scope = '*' AND period LIKE '____-__-__'"
     settled = sum(row[0] for row in connection.execute(query))
     connection.close()
-    dearest = max(round((row[2] or 0.0) * 1e9) for row in rows)
-    assert 0 <= settled - spent <= dearest
+    assert settled == spent
     return run
 
 
