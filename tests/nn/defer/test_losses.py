@@ -495,6 +495,11 @@ def test_bad_input_is_refused(name):
         CASES[name](scores, y.double(), correct)
     with pytest.raises(InvalidInputError, match="at least two classes"):
         CASES[name](scores[:, : correct.shape[1] + 1], y, correct)
+    n_classes = scores.shape[1] - correct.shape[1]
+    for label in (-1, n_classes, scores.shape[1]):
+        with pytest.raises(InvalidInputError, match=f"y must hold classes .* got {label}") as error:
+            CASES[name](scores, torch.full_like(y, label), correct)
+        assert error.value.code == "invalid_y"
 
 
 def test_an_unknown_surrogate_is_refused():

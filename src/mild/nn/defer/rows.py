@@ -71,7 +71,17 @@ def check_rows(
     else:
         has_answer = _check_flags("asked", asked, f)
         check_shape("asked", has_answer.shape, "(n_samples, n_experts)", right.shape)
-    return DeferralRows(f, check_labels(y, f, "y"), right & has_answer, has_answer)
+    labels = check_labels(y, f, "y")
+    _check_classes(labels, f.shape[1] - n_experts)
+    return DeferralRows(f, labels, right & has_answer, has_answer)
+
+
+def _check_classes(labels: Tensor, n_classes: int) -> None:
+    """Refuse labels outside the classes; a larger one would take the score of an expert for its own."""
+    is_class = (labels >= 0) & (labels < n_classes)
+    if not bool(is_class.all()):
+        example = int(labels[~is_class][0])
+        raise invalid("y", f"must hold classes from 0 to {n_classes - 1}; got {example}.")
 
 
 def of_class(values: Tensor, y: Tensor) -> Tensor:
