@@ -8,6 +8,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from mild_gateway.database.spool import ROW, Spool, spool_place
 from mild_gateway.ledger import LedgerWriter, Record
 from mild_gateway.ledger.feedback import Feedback, feedback
 from mild_gateway.ledger.reading import open_ledger
@@ -52,14 +53,17 @@ def record(number=0, time=1_000_000.0, **fields):
 def writing(path, experts=EXPERTS, max_waiting_bytes=WAITING_BYTES, clock=None, **settings):
     """A writer that runs; closed at the end."""
     extra = {} if clock is None else {"clock": clock}
+    spool = Spool(spool_place(path, None, None))
     writer = LedgerWriter(
-        Keep(path, **settings), experts, max_waiting_bytes=max_waiting_bytes, **extra
+        Keep(path, **settings), experts, max_waiting_bytes=max_waiting_bytes, spool=spool, **extra
     )
     writer.start()
+    spool.open({ROW: writer.take_over})
     try:
         yield writer
     finally:
         writer.close()
+        spool.close()
 
 
 def read_feedback(place):

@@ -8,6 +8,7 @@ from mild_gateway.access import Access, AccessStore
 from mild_gateway.access.accounts import ALL, Account, Batch, Claim, Settlement
 from mild_gateway.access.periods import periods_at
 from mild_gateway.config import AccessSettings, Settings
+from mild_gateway.database.spool import SETTLEMENT, Spool, spool_place
 
 RESERVED, COST, OTHERS = 5_000, 1_200, 300
 NOW = 1_700_000_000.0
@@ -29,18 +30,25 @@ def store_of_a_killed_process(path, *, is_settled):
         settlements.append(Settlement(parts, accounts(), COST))
     store.apply(Batch("second", "first", settlements=settlements), 660.0)
     store.close()
-    line = json.dumps([parts, accounts(), COST])
+    line = json.dumps({"settlement": [parts, accounts(), COST]})
     path.with_name(f"{path.name}.spool-1").write_text(f"{line}\n")
+
+
+async def run_briefly(path, **options):
+    """The next process, which takes over what is in the spool."""
+    spool = Spool(spool_place(None, path, None))
+    access = Access(Settings(store=str(path), **options), clock=lambda: NOW, spool=spool)
+    await access.start()
+    spool.open({SETTLEMENT: access.take_over})
+    await access.close()
+    spool.close()
 
 
 @pytest.mark.parametrize("is_settled", [False, True])
 async def test_what_was_spent_is_counted_once(tmp_path, is_settled):
     path = tmp_path / "mild.sqlite"
     store_of_a_killed_process(path, is_settled=is_settled)
-    settings = Settings(store=str(path), access=AccessSettings(budget_day=1.0))
-    access = Access(settings, clock=lambda: NOW)
-    await access.start()
-    await access.close()
+    await run_briefly(path, access=AccessSettings(budget_day=1.0))
     store = AccessStore(path, lambda: NOW)
     store.open()
     totals = store.totals([period.name for period in periods_at(NOW)])
@@ -52,8 +60,7 @@ async def test_what_was_spent_is_counted_once(tmp_path, is_settled):
 
 async def test_a_damaged_line_is_left_out(tmp_path):
     path = tmp_path / "mild.sqlite"
-    path.with_name(f"{path.name}.spool-1").write_bytes(b'{"no": "list"}\n[1]\nnothing\n')
-    access = Access(Settings(store=str(path)))
-    await access.start()
-    await access.close()
+    lines = b'{"settlement": [1]}\n{"settlement": null}\n{"other": 1}\n[1]\nnothing\n'
+    path.with_name(f"{path.name}.spool-1").write_bytes(lines)
+    await run_briefly(path)
     assert list(tmp_path.glob("*.spool*")) == []

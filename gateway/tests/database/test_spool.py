@@ -1,11 +1,12 @@
-"""Lines that wait to be written: a killed process loses none, and a running one keeps its own."""
+"""What waits to be written: a killed process loses nothing, and a running one keeps its own."""
 
+import json
 import os
 import subprocess
 import sys
 
 from mild_gateway.database.address import read_address
-from mild_gateway.database.spool import Spool, spool_place
+from mild_gateway.database.spool import ROW, SETTLEMENT, Spool, spool_place
 
 # Appends lines, and is killed.
 KILLED = """
@@ -13,85 +14,124 @@ import os, signal, sys
 from pathlib import Path
 from mild_gateway.database.spool import Spool
 spool = Spool(Path(sys.argv[1]))
-spool.open(lambda line: None)
+spool.open({})
 for number in range(5):
-    spool.append(b"line %d" % number)
-spool.written(2)
-spool.append(b"line 5")
+    spool.append({"row": number, "settlement": -number})
+spool.written("row", 2)
+spool.written("settlement", 5)
+spool.append({"row": 5})
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def opened(place):
-    """A spool, and the lines that it has taken over."""
-    lines = []
+    """A spool, and the parts that it has taken over, by name."""
+    taken = {ROW: [], SETTLEMENT: []}
     spool = Spool(place)
-    spool.open(lines.append)
-    return spool, lines
+
+    def take(name):
+        return lambda value: taken[name].append(value) is None
+
+    spool.open({name: take(name) for name in taken})
+    return spool, taken
 
 
 def files(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def contents(folder):
+    """The lines of each file, the longest last."""
+    lines = []
+    for path in folder.iterdir():
+        lines.append([json.loads(line) for line in path.read_bytes().splitlines()])
+    return sorted(lines, key=len)
+
+
 def test_the_lines_of_a_killed_process_are_taken_over_once(tmp_path):
     place = tmp_path / "l.db.spool"
     subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False)
     assert len(files(tmp_path)) == 2
-    spool, lines = opened(place)
-    # Those of the file whose lines are not all written are repeated.
-    assert sorted(lines) == [b"line %d" % number for number in range(6)]
+    spool, taken = opened(place)
+    # Those of the file whose rows are not all written are repeated.
+    assert sorted(taken[ROW]) == list(range(6))
+    assert sorted(taken[SETTLEMENT]) == list(range(-4, 1))
     assert len(files(tmp_path)) == 2
+    # They are in the new files now, and wait.
     spool.close()
-    assert opened(place)[1] == []
+    assert sorted(opened(place)[1][ROW]) == list(range(6))
 
 
-def test_lines_are_forgotten_once_all_of_a_file_are_written(tmp_path):
+def test_a_line_is_forgotten_once_all_of_its_file_are_written(tmp_path):
     spool, _ = opened(tmp_path / "l.db.spool")
-    spool.append(b"a")
-    spool.written(1)
-    spool.append(b"b")
-    spool.append(b"c")
-    spool.written(1)
-    spool.append(b"d")
-    spool.written(1)
-    contents = {path.read_bytes() for path in tmp_path.iterdir()}
-    assert contents == {b"", b"d\n"}
-    spool.written(1)
-    assert {path.read_bytes() for path in tmp_path.iterdir()} == {b""}
+    spool.append({ROW: "a"})
+    spool.written(ROW, 1)
+    spool.append({ROW: "b"})
+    spool.append({ROW: "c"})
+    spool.written(ROW, 1)
+    spool.append({ROW: "d"})
+    spool.written(ROW, 1)
+    assert contents(tmp_path) == [[], [{ROW: "d"}]]
+    spool.written(ROW, 1)
+    assert contents(tmp_path) == [[], []]
     spool.close()
     assert files(tmp_path) == []
+
+
+def test_a_line_is_kept_until_both_of_its_parts_are_written(tmp_path):
+    spool, _ = opened(tmp_path / "l.db.spool")
+    line = {SETTLEMENT: 1, ROW: "a"}
+    spool.append(line)
+    spool.written(ROW, 1)
+    assert contents(tmp_path) == [[], [line]]
+    # The rows of the other file may be written long before the first settlement is.
+    for row in "bcd":
+        spool.append({ROW: row})
+    spool.written(ROW, 3)
+    assert [line] in contents(tmp_path)
+    spool.written(SETTLEMENT, 1)
+    assert contents(tmp_path) == [[], []]
+
+
+def test_a_part_that_nobody_takes_is_forgotten(tmp_path):
+    place = tmp_path / "l.db.spool"
+    (tmp_path / "l.db.spool-1").write_bytes(b'{"row": 1, "settlement": 2}\n{"row": 3}\n')
+    spool = Spool(place)
+    spool.open({ROW: lambda value: value == 3})
+    assert contents(tmp_path) == [[], [{ROW: 3}]]
+    spool.written(ROW, 1)
+    assert contents(tmp_path) == [[], []]
 
 
 def test_files_of_a_running_process_are_left_alone(tmp_path):
     place = tmp_path / "l.db.spool"
     spool, _ = opened(place)
-    spool.append(b"a")
-    _, lines = opened(place)
-    assert lines == []
+    spool.append({ROW: "a"})
+    _, taken = opened(place)
+    assert taken[ROW] == []
     assert len(files(tmp_path)) == 4
 
 
 def test_lines_that_were_not_written_stay_for_the_next_process(tmp_path):
     place = tmp_path / "l.db.spool"
     spool, _ = opened(place)
-    spool.append(b"a")
+    spool.append({ROW: "a"})
     spool.close()
-    assert opened(place)[1] == [b"a"]
+    assert opened(place)[1][ROW] == ["a"]
 
 
 def test_a_line_that_was_cut_is_left_out(tmp_path):
     place = tmp_path / "l.db.spool"
-    (tmp_path / "l.db.spool-1").write_bytes(b"whole\nhal")
-    assert opened(place)[1] == [b"whole"]
+    (tmp_path / "l.db.spool-1").write_bytes(b'{"row": "whole"}\n[1]\n{"row": "hal')
+    assert opened(place)[1][ROW] == ["whole"]
 
 
 def test_nothing_is_kept_without_a_folder(tmp_path):
-    spool, lines = opened(tmp_path / "none" / "l.db.spool")
-    spool.append(b"a")
-    spool.written(1)
+    spool, taken = opened(tmp_path / "none" / "l.db.spool")
+    spool.append({ROW: "a"})
+    spool.written(ROW, 1)
     spool.close()
-    assert (lines, files(tmp_path)) == ([], [])
+    assert (taken[ROW], files(tmp_path)) == ([], [])
     spool, _ = opened(None)
     assert not spool.is_open
 
@@ -102,9 +142,12 @@ def test_files_are_for_their_owner_alone(tmp_path):
 
 
 def test_the_place_is_beside_a_file_or_in_the_folder_of_the_settings(tmp_path):
-    assert spool_place(tmp_path / "l.db", None) == tmp_path / "l.db.spool"
-    assert spool_place(str(tmp_path / "l.db"), None) == tmp_path / "l.db.spool"
-    address = read_address("postgresql://host/name")
-    assert spool_place(address, tmp_path) == tmp_path / "postgresql.spool"
-    assert spool_place(address, None) is None
-    assert spool_place(None, tmp_path) is None
+    ledger, store = tmp_path / "l.db", tmp_path / "s.db"
+    server = read_address("postgresql://host/name")
+    assert spool_place(ledger, store, None) == tmp_path / "l.db.spool"
+    assert spool_place(str(ledger), server, None) == tmp_path / "l.db.spool"
+    assert spool_place(server, store, None) == tmp_path / "s.db.spool"
+    assert spool_place(None, store, tmp_path) == tmp_path / "s.db.spool"
+    assert spool_place(server, server, tmp_path) == tmp_path / "postgresql.spool"
+    assert spool_place(server, None, None) is None
+    assert spool_place(None, None, tmp_path) is None

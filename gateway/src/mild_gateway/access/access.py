@@ -20,7 +20,7 @@ from mild_gateway.access.periods import Period, periods_at
 from mild_gateway.access.store import AccessStore, StoreError
 from mild_gateway.access.writer import StoreWriter
 from mild_gateway.config import Settings
-from mild_gateway.database.spool import Spool, spool_place
+from mild_gateway.database.spool import Spool
 from mild_gateway.refusals import Refusal
 
 # Seconds that a request may take, and after them until its reservation is charged in full.
@@ -72,9 +72,12 @@ class Access:
         store: AccessStore | None = None,
         clock: Callable[[], float] = time.time,
         total_seconds: float = TOTAL_SECONDS,
+        spool: Spool | None = None,
     ) -> None:
         if store is None:
             store = AccessStore(settings.store, clock)
+        if spool is None:
+            spool = Spool()
         self._clock = clock
         # Pays for grades; no key has its name.
         self.grader = None
@@ -87,7 +90,7 @@ class Access:
             total_seconds + GRACE_SECONDS,
             self._watched_periods,
             self._use_keys,
-            Spool(spool_place(settings.store, settings.folder)),
+            spool,
         )
         # Those of all keys together, for the day and the month.
         self._budgets = (
@@ -213,14 +216,29 @@ class Access:
 
     def settle(self, reservation: Reservation, dollars: float | None) -> None:
         """End a reservation with the real cost; None, NaN or a negative number charges all of it."""
+        settlement = self.end(reservation, dollars)
+        if settlement is not None:
+            self._writer.settle(settlement)
+
+    def end(self, reservation: Reservation, dollars: float | None) -> Settlement | None:
+        """As ``settle``, but what is to be kept and written is left to the caller; None if nothing is."""
         if not reservation.is_open:
-            return
+            return None
         reservation.is_open = False
         amount = reservation.amount
         if dollars is not None and math.isfinite(dollars) and dollars >= 0:
             amount = parts_of(dollars)
-        if reservation.parts or amount:
-            self._writer.settle(Settlement(tuple(reservation.parts), reservation.accounts, amount))
+        if not (reservation.parts or amount):
+            return None
+        return Settlement(tuple(reservation.parts), reservation.accounts, amount)
+
+    def write(self, settlement: Settlement) -> None:
+        """Write a settlement soon that was kept in the spool."""
+        self._writer.write(settlement)
+
+    def take_over(self, values: Any) -> bool:
+        """Settle what a killed process has left in the spool; whether it can be read."""
+        return self._writer.take_over(values)
 
     def spend(self) -> dict[str, Any]:
         """Spent, held and allowed, in dollars: for all together and each key, day and month.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
 import os
 import secrets
@@ -25,7 +24,7 @@ from mild_gateway.access.accounts import (
 )
 from mild_gateway.access.keys import Key
 from mild_gateway.access.store import AccessStore, StoreError, StoreState
-from mild_gateway.database.spool import Spool
+from mild_gateway.database.spool import SETTLEMENT, Spool
 
 # Seconds between looks at keys and expired reservations, and between attempts while the store is lost.
 REFRESH_SECONDS = 1.0
@@ -56,7 +55,7 @@ class StoreWriter:
     with all keys and their salt, at the start and when they have changed. ``seconds`` after its claim a
     reservation is charged in full. ``trouble`` says why the store is lost: until it is back, claims are
     refused and settlements wait. Settlements of reservations are in the spool until they are written: if
-    this process is killed, the next one writes them.
+    this process is killed, the next one writes them (``take_over``).
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class StoreWriter:
         self._name = f"{os.getpid()}-{secrets.token_hex(6)}"
         await asyncio.to_thread(self._store.open)
         await asyncio.to_thread(self._refresh)
-        self._spool.open(self._take_over)
         self._thread = threading.Thread(target=self._run, name="mild-store", daemon=True)
         self._thread.start()
 
@@ -111,7 +109,6 @@ class StoreWriter:
         else:
             await asyncio.to_thread(self._thread.join, 2 * SLOW_SECONDS)
             self._thread = None
-            self._spool.close()
 
     def new_id(self) -> str:
         """An id of a claim or batch that no other process uses."""
@@ -146,20 +143,29 @@ class StoreWriter:
         decided.result()
 
     def settle(self, settlement: Settlement) -> None:
-        """Write a settlement soon; nobody waits for it."""
+        """Keep a settlement, and write it soon; nobody waits for it."""
+        self._spool.append(settlement_parts(settlement))
+        self.write(settlement)
+
+    def write(self, settlement: Settlement) -> None:
+        """Write a settlement soon that is in the spool, if it has to be."""
         self._count_unwritten(settlement, 1)
         with self._changed:
-            if settlement.parts:
-                self._spool.append(_spool_line(settlement))
             self._settlements.append(settlement)
             self._changed.notify()
 
-    def _take_over(self, line: bytes) -> None:
-        """Settle what a killed process has left behind; it may have been settled before."""
-        with suppress(ValueError, TypeError):
-            parts, account_names, cost = json.loads(line)
+    def take_over(self, values: Any) -> bool:
+        """Settle what a killed process has left in the spool; it may have been settled before.
+
+        Whether the values are a settlement at all.
+        """
+        try:
+            parts, account_names, cost = values
             charged = [Account(*name) for name in account_names]
-            self.settle(Settlement(parts, charged, cost, is_repeated=True))
+        except (ValueError, TypeError):
+            return False
+        self.write(Settlement(parts, charged, cost, is_repeated=True))
+        return True
 
     def total(self, account: Account) -> Totals:
         """An account as it was last seen, with the settlements that are not written yet."""
@@ -281,7 +287,7 @@ class StoreWriter:
                 self._claims[:0] = waiting_claims
             raise
         self._last_batch_id = batch.id
-        self._spool.written(_n_spooled(batch.settlements))
+        self._spool.written(SETTLEMENT, _n_spooled(batch.settlements))
         self._post(self._answer, waiting_claims, totals, batch.settlements)
         return len(waiting_claims)
 
@@ -295,7 +301,7 @@ class StoreWriter:
             return
         if self._store.has_happened(batch):
             self._last_batch_id = batch.id
-            self._spool.written(_n_spooled(batch.settlements))
+            self._spool.written(SETTLEMENT, _n_spooled(batch.settlements))
             self._post(self._answer, (), {}, batch.settlements)
         else:
             # Expired ones are found again.
@@ -333,13 +339,15 @@ class StoreWriter:
             self._loop.call_soon_threadsafe(job, *values)
 
 
-def _spool_line(settlement: Settlement) -> bytes:
-    """A settlement as a line of JSON."""
-    return json.dumps([settlement.parts, settlement.accounts, settlement.cost]).encode("ascii")
+def settlement_parts(settlement: Settlement | None) -> dict[str, Any]:
+    """What the spool keeps of a settlement: nothing of one without a reservation."""
+    if settlement is None or not settlement.parts:
+        return {}
+    return {SETTLEMENT: [settlement.parts, settlement.accounts, settlement.cost]}
 
 
 def _n_spooled(settlements: Sequence[Settlement]) -> int:
-    """How many of these have a line in the spool: those of reservations, unless they have expired."""
+    """How many of these are in the spool: those of reservations, unless they have expired."""
     return sum(bool(settlement.parts) and not settlement.lost for settlement in settlements)
 
 

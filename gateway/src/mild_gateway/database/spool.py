@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mild_gateway.database.address import Address
 from mild_gateway.database.engine import Location
 
+# Parts of a line: what a request has cost, and its row of the ledger.
+SETTLEMENT = "settlement"
+ROW = "row"
 
-def spool_place(location: Location | None, folder: Path | None) -> Path | None:
-    """Where the spool of a database is: beside its file, or in ``folder`` for a PostgreSQL server."""
-    if location is None:
+
+def spool_place(
+    ledger: Location | None, store: Location | None, folder: Path | None
+) -> Path | None:
+    """Where the spool is: beside the file of the ledger or the store; without a file, in ``folder``."""
+    for location in (ledger, store):
+        if location is not None and not isinstance(location, Address):
+            file = Path(location)
+            return file.with_name(f"{file.name}.spool")
+    if folder is None or (ledger is None and store is None):
         return None
-    if isinstance(location, Address):
-        if folder is None:
-            return None
-        return folder / "postgresql.spool"
-    file = Path(location)
-    return file.with_name(f"{file.name}.spool")
+    return folder / "postgresql.spool"
 
 
 @dataclass(eq=False)
@@ -33,25 +41,30 @@ class _SpoolFile:
 
     path: Path
     descriptor: int
-    n_waiting: int = 0  # lines that are not in the database yet
+    # By part, how many are not in their database yet.
+    waiting: Counter[str] = field(default_factory=Counter)
 
 
 class Spool:
-    """Lines that wait to be written to a database, so that a process that is killed loses none of them.
+    """Lines of what waits to be written to ledger and store, so that a killed process loses nothing.
 
-    Every process has two files and uses them by turns: while the lines of one are written to the database,
-    the other takes the new ones. A process that was killed leaves its files behind, and the next one that
-    starts takes their lines over. Some of these may be in the database already: whoever writes a line
-    again must notice. The files are not synced to the disk, so a machine that crashes may lose them.
+    A line has one part or both, as JSON: what a request has cost and its row are written at once, so
+    that a process that is killed leaves both behind, or none.
+
+    Every process has two files and uses them by turns: while the parts of one are written to their
+    databases, the other takes the new lines. A process that was killed leaves its files behind, and the
+    next one that starts takes their lines over. Some parts may be in their database already: whoever
+    writes a part again must notice. The files are not synced to the disk, so a machine that crashes may
+    lose them.
 
     Without a place, or where its folder cannot be written, nothing is kept. ``append`` and ``written`` may
     be called from several threads.
     """
 
-    def __init__(self, place: Path | None) -> None:
+    def __init__(self, place: Path | None = None) -> None:
         self._place = place
         self._lock = threading.Lock()
-        # The lines of ``_older`` are being written; ``_newer`` takes new ones.
+        # The parts of ``_older`` are being written; ``_newer`` takes new lines.
         self._older: _SpoolFile | None = None
         self._newer: _SpoolFile | None = None
 
@@ -60,10 +73,11 @@ class Spool:
         """Whether lines are kept."""
         return self._newer is not None
 
-    def open(self, take: Callable[[bytes], None]) -> None:
-        """Create the files; ``take`` is called with each line that a killed process has left behind.
+    def open(self, take: Mapping[str, Callable[[Any], bool]]) -> None:
+        """Create the files, and take over the lines that killed processes have left behind.
 
-        It must append the line again if it is to be kept.
+        ``take`` has a function for each part: it is called with the part's value, and says whether that
+        waits to be written now.
         """
         if self._place is None:
             return
@@ -74,31 +88,42 @@ class Spool:
         except OSError:
             return
         for file in left_files:
-            for line in _complete_lines(file):
-                take(line)
+            for parts in _complete_lines(file):
+                known_parts = {name: value for name, value in parts.items() if name in take}
+                self.append(known_parts)
+                for name, value in known_parts.items():
+                    if not take[name](value):
+                        self.written(name, 1)
+            # Another process may have opened it just before it was locked here.
+            os.ftruncate(file.descriptor, 0)
             file.path.unlink(missing_ok=True)
             os.close(file.descriptor)
 
-    def append(self, line: bytes) -> None:
-        """Keep a line; never raises."""
+    def append(self, parts: Mapping[str, Any]) -> None:
+        """Keep a line with these parts; never raises. What JSON does not have is written as text."""
+        if not parts or not self.is_open:
+            return
+        line = json.dumps(parts, default=str).encode("ascii")
         with self._lock:
             if self._newer is None:
                 return
-            self._newer.n_waiting += 1
-            # A full disk must not stop the answer: the line is in memory, too.
+            self._newer.waiting.update(parts.keys())
+            # A full disk must not stop the answer: the parts are in memory, too.
             with suppress(OSError):
                 os.write(self._newer.descriptor, line + b"\n")
 
-    def written(self, n_lines: int) -> None:
-        """The oldest lines, so many, are in the database."""
+    def written(self, part: str, number: int) -> None:
+        """The oldest parts of this name, so many, need not be kept any more."""
         with self._lock:
             if self._older is None or self._newer is None:
                 return
-            n_of_older = min(n_lines, self._older.n_waiting)
-            self._older.n_waiting -= n_of_older
-            self._newer.n_waiting -= n_lines - n_of_older
-            if self._older.n_waiting == 0:
-                os.ftruncate(self._older.descriptor, 0)
+            n_of_older = min(number, self._older.waiting[part])
+            self._older.waiting[part] -= n_of_older
+            self._newer.waiting[part] -= number - n_of_older
+            for file in (self._older, self._newer):
+                if file.waiting.total() == 0:
+                    os.ftruncate(file.descriptor, 0)
+            if self._older.waiting.total() == 0:
                 self._older, self._newer = self._newer, self._older
 
     def close(self) -> None:
@@ -107,7 +132,7 @@ class Spool:
             for file in (self._older, self._newer):
                 if file is None:
                     continue
-                if file.n_waiting == 0:
+                if file.waiting.total() == 0:
                     file.path.unlink(missing_ok=True)
                 os.close(file.descriptor)
             self._older = None
@@ -139,8 +164,15 @@ class Spool:
         return files
 
 
-def _complete_lines(file: _SpoolFile) -> list[bytes]:
-    """The lines of a file; one that its process was killed in the middle of is left out."""
+def _complete_lines(file: _SpoolFile) -> list[dict[str, Any]]:
+    """The lines of a file, without damaged ones: its process may have been killed in the middle of one."""
     with os.fdopen(os.dup(file.descriptor), "rb") as content:
         content.seek(0)
-        return content.read().split(b"\n")[:-1]
+        lines = content.read().split(b"\n")[:-1]
+    documents = []
+    for line in lines:
+        with suppress(ValueError):
+            document = json.loads(line)
+            if isinstance(document, dict):
+                documents.append(document)
+    return documents

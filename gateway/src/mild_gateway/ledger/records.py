@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mild.core import abridge
+from mild_gateway.database.spool import ROW
 from mild_gateway.database.tables import make_table, metadata
 from mild_gateway.experts.replies import storable
 
@@ -171,18 +172,15 @@ def shorten_record(record: Record, keep_text: bool) -> Record:
     return shortened
 
 
-def spool_line(record: Record) -> bytes:
-    """A record as a line of JSON; values that JSON does not have are written as text."""
-    values = [getattr(record, name) for name in COLUMNS]
-    return json.dumps(values, default=str).encode("ascii")
+def record_parts(record: Record | None) -> dict[str, Any]:
+    """What the spool keeps of a record."""
+    if record is None:
+        return {}
+    return {ROW: [getattr(record, name) for name in COLUMNS]}
 
 
-def record_of_line(line: bytes) -> Record | None:
-    """The record of a line; None for a line that was damaged, or written by another version."""
-    try:
-        values = json.loads(line)
-    except ValueError:
-        return None
+def record_of_spool(values: Any) -> Record | None:
+    """The record of a part of the spool; None if another version wrote it."""
     if not isinstance(values, list) or len(values) != len(COLUMNS):
         return None
     return Record(*values)

@@ -9,15 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from mild_gateway.config import LedgerSettings
 from mild_gateway.database import DatabaseError, InvalidRowError
 from mild_gateway.database.engine import shown_place
-from mild_gateway.database.spool import Spool, spool_place
+from mild_gateway.database.spool import ROW, Spool
 from mild_gateway.ledger.feedback import Feedback, write_feedback
-from mild_gateway.ledger.records import Record, record_of_line, shorten_record, spool_line
+from mild_gateway.ledger.records import Record, record_of_spool, record_parts, shorten_record
 from mild_gateway.ledger.retention import Retention
 from mild_gateway.ledger.store import LedgerStore
 
@@ -47,10 +46,10 @@ class LedgerWriter:
     """One per process; several processes may write to one ledger.
 
     ``write`` and ``judge`` never wait and never fail. A locked file or a full disk keeps the records
-    waiting; when they take too many bytes, the newest are dropped and counted. Records that wait are in a
-    spool, too: if this process is killed, the next one writes them. With PostgreSQL, the spool is in
-    ``folder``. ``trouble`` says why the ledger cannot be written at the moment. ``published`` is what this
-    process says of itself; it is written about once a second.
+    waiting; when they take too many bytes, the newest are dropped and counted. Records that wait are in
+    the spool, too: if this process is killed, the next one writes them (``take_over``). ``trouble`` says
+    why the ledger cannot be written at the moment. ``published`` is what this process says of itself; it
+    is written about once a second.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class LedgerWriter:
         expert_names: Sequence[str],
         clock: Callable[[], float] = time.time,
         max_waiting_bytes: int = WAITING_BYTES,
-        folder: Path | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self.path = settings.path
         self.dropped = 0
@@ -76,7 +75,7 @@ class LedgerWriter:
         self._max_waiting_bytes = max_waiting_bytes
         # Of the bytes that wait; appending to and taking from a deque need none.
         self._lock = threading.Lock()
-        self._spool = Spool(spool_place(settings.path, folder))
+        self._spool = spool or Spool()
         self._queue: deque[Record | Feedback] = deque()
         self._batch: list[Record | Feedback] = []
         self._wake = threading.Event()
@@ -117,36 +116,57 @@ class LedgerWriter:
             LedgerStore(self.path, patience=0.05).close()
         except DatabaseError as error:
             self.trouble = str(error)
-        self._spool.open(self._take_over)
         self._thread = threading.Thread(target=self._run, name="mild-ledger", daemon=True)
         self._thread.start()
 
     def write(self, record: Record) -> None:
         """Take a record; never waits, never raises."""
-        if self.path is not None:
-            self._take(shorten_record(record, self._keep_text))
+        accepted = self.accept(record)
+        if accepted is not None:
+            self._spool.append(record_parts(accepted))
+            self.enqueue(accepted)
+
+    def accept(self, record: Record) -> Record | None:
+        """Make room for a record; what is kept of it, or None if it is dropped.
+
+        Who keeps it in the spool with something else calls this, and then ``enqueue``.
+        """
+        if self.path is None:
+            return None
+        shortened = shorten_record(record, self._keep_text)
+        if not self._make_room(shortened):
+            return None
+        return shortened
+
+    def enqueue(self, record: Record) -> None:
+        """Write a record soon that was accepted."""
+        self._queue.append(record)
 
     def judge(self, feedback: Feedback) -> None:
         """Take the score of an answer, after its record; never waits, never raises."""
-        if self.path is not None:
-            self._take(feedback)
+        if self.path is not None and self._make_room(feedback):
+            self._queue.append(feedback)
 
-    def _take(self, record: Record | Feedback) -> None:
-        size = _bytes_of(record)
+    def take_over(self, values: Any) -> bool:
+        """Take a record that a killed process has left in the spool; whether it is written now.
+
+        The ledger leaves out those that it has.
+        """
+        record = record_of_spool(values)
+        if record is None or self.path is None or not self._make_room(record):
+            return False
+        self.enqueue(record)
+        return True
+
+    def _make_room(self, entry: Record | Feedback) -> bool:
+        """Count the bytes of what is about to wait; False if there is no room for them."""
+        size = _bytes_of(entry)
         with self._lock:
             if self._closing or self.waiting_bytes + size > self._max_waiting_bytes:
                 self.dropped += 1
-                return
+                return False
             self.waiting_bytes += size
-            if isinstance(record, Record) and self._spool.is_open:
-                self._spool.append(spool_line(record))
-        self._queue.append(record)
-
-    def _take_over(self, line: bytes) -> None:
-        """Write a record that a killed process has left behind; the ledger leaves out those it has."""
-        record = record_of_line(line)
-        if record is not None:
-            self._take(record)
+        return True
 
     def register(self, fingerprint: str, expert_names: Sequence[str]) -> None:
         """Names of a router's experts, in its order, before its first record."""
@@ -172,13 +192,11 @@ class LedgerWriter:
         self._wake.set()
         self._thread.join(max(timeout, PATIENCE))
         self._thread = None
-        is_spooled = self._spool.is_open
-        self._spool.close()
         if self.waiting:
             self.dropped += self.waiting
             rows = "1 row was" if self.waiting == 1 else f"{self.waiting:,} rows were"
             advice = ""
-            if is_spooled:
+            if self._spool.is_open:
                 advice = " The next start writes them."
             logger.warning("%s not written to the ledger: %s.%s", rows, self.trouble, advice)
 
@@ -257,7 +275,7 @@ class LedgerWriter:
                 self.dropped += 1
             with self._lock:
                 self.waiting_bytes -= sum(map(_bytes_of, portion))
-            self._spool.written(sum(isinstance(entry, Record) for entry in portion))
+            self._spool.written(ROW, sum(isinstance(entry, Record) for entry in portion))
             # Only now: if the ledger fails in between, the rest is tried again.
             del self._batch[: len(portion)]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mild_gateway.access import Caller, Reservation
+from mild_gateway.access import Caller, Reservation, Settlement
 from mild_gateway.access.keys import ANONYMOUS
 from mild_gateway.experts.client import EndpointResponse
 from mild_gateway.experts.errors import ExpertError
@@ -309,6 +309,12 @@ class Calls:
         """End the reservation with what was spent."""
         if self._reservation is not None:
             self.context.access.settle(self._reservation, dollars)
+
+    def end_reservation(self, dollars: float) -> Settlement | None:
+        """End the reservation with what was spent; what is to be kept with the row, and then written."""
+        if self._reservation is None:
+            return None
+        return self.context.access.end(self._reservation, dollars)
 
 
 async def _pause(call: ExpertCall) -> None:

@@ -236,10 +236,10 @@ class Completion:
         self._is_recorded = True
         record = self.record
         calls = self.calls
-        finish_record(record, calls, self.reply, self.selection, self.serving)
+        settlement = finish_record(record, calls, self.reply, self.selection, self.serving)
         if calls.trace is not None:
             calls.trace.finish(record, self.selection)
-        self.context.ledger.write(record)
+        self.context.settle_and_record(settlement, record)
         if self.grader is not None and self.picked is not None:
             self.grader.offer(self.picked, record)
         count_request(record, calls, self.selection)

@@ -12,15 +12,18 @@ from typing import Any
 
 from mild.artifact import Router, load_candidate
 from mild.errors import MildError
-from mild_gateway.access import Access
+from mild_gateway.access import Access, Settlement
+from mild_gateway.access.writer import settlement_parts
 from mild_gateway.config import Settings
 from mild_gateway.config_checks import check_against
 from mild_gateway.dashboard import Dashboard
 from mild_gateway.database import DatabaseError
+from mild_gateway.database.spool import ROW, SETTLEMENT, Spool
 from mild_gateway.drift import KINDS, LOOK_SECONDS, DriftWatch
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.redaction import Redactor
+from mild_gateway.ledger.records import Record, record_parts
 from mild_gateway.ledger.writer import LedgerWriter
 from mild_gateway.logs import EventLog, logger
 from mild_gateway.metrics import NO_EXPERT, Metrics
@@ -52,10 +55,10 @@ class Serving:
 class AppContext:
     """What the requests of one worker share.
 
-    Settings and router are checked against each other here; access and ledger are started and closed with
-    the application. ``board`` is for the page. Without ``tracing``, requests are traced as the settings
-    say. ``clients`` are by expert name. ``redact`` takes configured secrets out of what is sent to clients.
-    ``running`` are the tasks of the requests that are served.
+    Settings and router are checked against each other here; access, ledger and the ``spool`` that they
+    share are started and closed with the application. ``board`` is for the page. Without ``tracing``,
+    requests are traced as the settings say. ``clients`` are by expert name. ``redact`` takes configured
+    secrets out of what is sent to clients. ``running`` are the tasks of the requests that are served.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class AppContext:
         ledger: LedgerWriter,
         board: Dashboard | None = None,
         *,
+        spool: Spool | None = None,
         tracing: Tracing | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -74,6 +78,7 @@ class AppContext:
         self.settings = settings
         self.access = access
         self.ledger = ledger
+        self.spool = spool or Spool()
         self.board = board
         self.names = [expert.name for expert in settings.experts]
         self.metrics = Metrics(self.names, access.spend)
@@ -112,6 +117,18 @@ class AppContext:
     def run_in_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run something until the application stops."""
         self._tasks.append(asyncio.create_task(coroutine))
+
+    def settle_and_record(self, settlement: Settlement | None, record: Record) -> None:
+        """End a request: what it has cost, and its row, in one write to the spool.
+
+        A process that is killed leaves both to the next one, or none.
+        """
+        accepted_record = self.ledger.accept(record)
+        self.spool.append({**settlement_parts(settlement), **record_parts(accepted_record)})
+        if settlement is not None:
+            self.access.write(settlement)
+        if accepted_record is not None:
+            self.ledger.enqueue(accepted_record)
 
     def asked_last(self) -> dict[str, bool]:
         """By expert: whether it is asked after the others, for every request."""
@@ -155,6 +172,7 @@ class AppContext:
         try:
             await self.access.start()
             self.ledger.start()
+            self.spool.open({SETTLEMENT: self.access.take_over, ROW: self.ledger.take_over})
         except Exception as error:
             self.failure = error
             self.on_failure(error)
@@ -183,6 +201,7 @@ class AppContext:
         await self._sessions.close()
         await self.access.close()
         await asyncio.to_thread(self.ledger.close)
+        self.spool.close()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.close)
 

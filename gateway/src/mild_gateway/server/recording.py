@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from mild_gateway.access import Caller
+from mild_gateway.access import Caller, Settlement
 from mild_gateway.ledger.records import CERTAIN, Record
 from mild_gateway.metrics import MAX_STEP, NO_EXPERT
 from mild_gateway.selection.models import CASCADE
@@ -35,8 +35,10 @@ def begin_record(request: CompletionRequest, caller: Caller, serving: Serving) -
     )
 
 
-def settle(record: Record, calls: Calls, reply: ClientReply, selection: Selection | None) -> None:
-    """Charge all calls, end the reservation with what was spent, and put both into the row."""
+def charge_calls(
+    record: Record, calls: Calls, reply: ClientReply, selection: Selection | None
+) -> Settlement | None:
+    """Put into the row what all calls cost; the settlement that ends the reservation with it, if any."""
     if reply.call is not None and reply.relay is not None:
         reply.call.outcome = reply.outcome
     rows = []
@@ -48,7 +50,7 @@ def settle(record: Record, calls: Calls, reply: ClientReply, selection: Selectio
         record.calls = rows or None
         _count_cascade(calls, reply)
     calls.forget_answers()
-    calls.settle(record.price or 0.0)
+    return calls.end_reservation(record.price or 0.0)
 
 
 def _charge(record: Record, calls: Calls, call: ExpertCall) -> dict[str, Any]:
@@ -104,9 +106,12 @@ def _count_cascade(calls: Calls, reply: ClientReply) -> None:
 
 def finish_record(
     record: Record, calls: Calls, reply: ClientReply, selection: Selection | None, serving: Serving
-) -> None:
-    """Fill the row in from what was asked, what it cost, and what the client has been sent."""
-    settle(record, calls, reply, selection)
+) -> Settlement | None:
+    """Fill the row in from what was asked, what it cost, and what the client has been sent.
+
+    The settlement is written with the row, see ``AppContext.settle_and_record``.
+    """
+    settlement = charge_calls(record, calls, reply, selection)
     settings = calls.context.settings.ledger
     record.attempts = calls.attempts
     record.outcome = reply.outcome
@@ -124,6 +129,7 @@ def finish_record(
         record.text = calls.request.text
     if settings.keep_features and selection is not None and selection.features is not None:
         record.features = pack_features(selection.features, serving.selector.features_tag)
+    return settlement
 
 
 def _add_decision(record: Record, selection: Selection) -> None:

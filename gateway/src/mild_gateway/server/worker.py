@@ -73,15 +73,17 @@ def make_context(settings: Settings, router: Router) -> AppContext:
     """What the requests of this process share."""
     from mild_gateway.access import Access
     from mild_gateway.dashboard import Dashboard
+    from mild_gateway.database.spool import Spool, spool_place
     from mild_gateway.ledger.writer import LedgerWriter
     from mild_gateway.server.context import AppContext
 
-    access = Access(settings, total_seconds=settings.longest_request)
-    ledger = LedgerWriter(settings.ledger, router.expert_names, folder=settings.folder)
+    spool = Spool(spool_place(settings.ledger.path, settings.store, settings.folder))
+    access = Access(settings, total_seconds=settings.longest_request, spool=spool)
+    ledger = LedgerWriter(settings.ledger, router.expert_names, spool=spool)
     board = None
     if settings.page:
         board = Dashboard(settings, router, access.spend, ledger)
-    return AppContext(settings, router, access, ledger, board)
+    return AppContext(settings, router, access, ledger, board, spool=spool)
 
 
 def start_worker(context: AppContext, sock: socket.socket | None = None) -> None:
