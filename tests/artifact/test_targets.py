@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 
 from frontier_cases import EXPERT_NAMES, frontier_of, small_frontier, trade_off
 from mild.artifact import load
+from mild.artifact.info import CostInfo
 from mild.artifact.targets import Target, policy_at, target_info
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.metrics.operating_points import CASCADE, COLUMNS, Frontier, Setting
@@ -311,6 +312,16 @@ def test_a_single_expert_that_meets_a_target_can_still_be_reweighed():
     assert always.info.target.expert == "large"
     assert always.route(["x", "y"]) == ["large", "large"]
     assert isinstance(always.with_prices(price_weight=50.0).policy, PricedPolicy)
+
+
+def test_without_its_single_expert_a_target_is_dropped_and_costs_stay_errors():
+    router = trading_router(best=0.95)
+    always = router.with_target(keep_quality=1.0)
+    assert always.without("small").info.target == always.info.target
+    others = always.without("large")
+    assert others.info.target is None
+    assert router.info.cost != CostInfo.of_errors()
+    assert others.info.cost == CostInfo.of_errors()
 
 
 def test_a_target_that_cannot_be_met_is_refused_with_the_nearest():

@@ -168,6 +168,14 @@ def test_refuses_bad_options_and_two_rows(options, n, message):
         StackRouter(**options).fit(*problem(n))
 
 
+def test_a_final_estimator_takes_no_known_costs():
+    X, costs = problem(60)
+    stack = StackRouter(final_estimator=CostRegressionRouter())
+    with pytest.raises(InvalidInputError, match="known_costs is for a blend") as caught:
+        stack.fit(X, costs, known_costs={"linear": costs})
+    assert caught.value.parameter == "known_costs"
+
+
 def test_an_expert_asked_too_rarely_for_the_folds_is_named():
     X, costs = problem()
     costs[1:, 2] = np.nan

@@ -56,6 +56,11 @@ class CostInfo(InfoPart):
     latency_weight: float | None  # wrong answers that one second is worth
 
     @classmethod
+    def of_errors(cls) -> CostInfo:
+        """An error, and nothing else."""
+        return cls(cost_formula({}), None, None, None)
+
+    @classmethod
     def of_betas(cls, beta: Mapping[str, float]) -> CostInfo:
         """An error, plus what asking each expert costs."""
         return cls(cost_formula(beta), beta, None, None)

@@ -848,7 +848,7 @@ class Router(RouterParts):
         target = self.info.target
         if cost is None or target is None or target.expert is None:
             return cost
-        return replace(cost, beta=None, price_weight=None, latency_weight=None)
+        return CostInfo.of_errors()
 
     def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
         """Whether each text is farther from the training texts than 99 % of the held-out texts.
@@ -920,14 +920,17 @@ class Router(RouterParts):
                 "expert", f"must be one of {', '.join(self.expert_names)}; got {expert!r}."
             )
         policy = self.policy.without(index)
+        removed_name = self.expert_names[index]
         others = np.delete(np.arange(self.policy.n_experts), index)
-        # Target and verdict were found with all experts, so they are dropped. A target that is met by
-        # always asking one expert is kept: it also says that costs are errors, see ``_terms``.
+        # Target and verdict were found with all experts, so they are dropped, but for a target that is met
+        # by always asking another expert. Without the target, ``_terms`` are those of the costs.
         target = self.info.target
-        if target is not None and target.expert is None:
+        cost = self.info.cost
+        if target is not None and target.expert in (None, removed_name):
             target = None
-        info = replace(self.info, target=target, verdict=None)
-        info = info.without_frontier(f"with expert {self.expert_names[index]}")
+            cost = self._terms
+        info = replace(self.info, target=target, cost=cost, verdict=None)
+        info = info.without_frontier(f"with expert {removed_name}")
         return replace(self._with_experts(others, policy), info=info)
 
     def _with_experts(self, experts: IntArray, policy: Policy) -> Router:

@@ -150,6 +150,11 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         self : StackRouter
             The fitted stack.
         """
+        if known_costs and self.final_estimator is not None:
+            raise invalid(
+                "known_costs",
+                "is for a blend; a final estimator needs the distributions of all members. Leave it out.",
+            )
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
         policy = self._fit(inputs, costs, weight, known_costs or {})
         self.policy_ = policy.with_ranks(self._ranks)
