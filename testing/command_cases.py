@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-import typer
-
-from mild.cli.app import build_app
+from command_runner import mild_command
 from mild.cli.function_help import find_parameter
 
 # Options whose form on the command line is not that of the parameter: EXPERT=COST, numbers with commas,
@@ -24,12 +22,12 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 def library_commands():
     """Commands of the library and its groups by their names: ``tune``, ``data``, ``data convert``."""
-    return walk(typer.main.get_command(build_app()))
+    return walk(mild_command())
 
 
 def extension_commands():
     """The same of other distributions that are installed: ``serve``, ``keys``, ``keys add``."""
-    root = typer.main.get_command(build_app())
+    root = mild_command()
     root.list_commands(None)
     commands = walk(root)
     return {name: commands[name] for name in commands if name.split()[0] not in root.built_in}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import mild
 import mild.artifact
@@ -18,7 +17,7 @@ import mild.errors
 import mild.features
 import mild.metrics
 import mild.routers
-from mild.cli.app import build_app
+from command_runner import invoke_mild
 from mild.errors import InvalidInputError, OptionError, RemovedNameError, check_arguments
 from mild.removed import REMOVED, Removed, removal_message
 
@@ -43,7 +42,7 @@ def rows_of(kind):
 
 def refused_command(words):
     """What a command line prints on stderr and stdout, of a command that is refused."""
-    done = CliRunner().invoke(build_app(), words, prog_name="mild")
+    done = invoke_mild(words)
     assert done.exit_code == 1, done.stderr
     return done
 
@@ -141,10 +140,10 @@ def test_rows_are_sorted_and_end_as_sentences():
 
 def test_a_name_that_never_existed_is_an_ordinary_error():
     assert removal_message("option", "--never-existed", "tune") is None
-    done = CliRunner().invoke(build_app(), ["tune", "--never-existed"], prog_name="mild")
+    done = invoke_mild(["tune", "--never-existed"])
     assert done.exit_code == 2
     assert "No such option: --never-existed" in done.stderr
-    done = CliRunner().invoke(build_app(), ["never-existed"], prog_name="mild")
+    done = invoke_mild(["never-existed"])
     assert done.exit_code == 2
     with pytest.raises(AttributeError, match="no attribute 'never_existed'"):
         mild.data.never_existed  # noqa: B018

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
-from typer.testing import CliRunner
 
-from mild.cli.app import build_app
+from command_runner import invoke_mild
 from outcome_cases import make_columns, write_outcomes
 
 EXPERTS = ["small", "medium", "large"]
@@ -85,7 +84,7 @@ def readers(logs):
         if kind not in made:
             made[kind] = logs.folder / f"router-{kind}"
             words = ["fit", logs.log, "--out", made[kind], "--router", kind, "--beta", "cook=0.2"]
-            done = CliRunner().invoke(build_app(), [str(word) for word in words])
+            done = invoke_mild(words)
             assert done.exit_code == 0, done.stderr
         return made[kind]
 

@@ -9,18 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from typer.testing import CliRunner
 
 from cascade_cases import EASY, HARD, cascade_router
+from command_runner import invoke_mild
 from mild.artifact import load
-from mild.cli.app import build_app
 from outcome_cases import EXPERTS, make_columns
 
 PROMPTS = make_columns(40, 1)["prompt"]
 
 
 def route(*words):
-    return CliRunner().invoke(build_app(), ["route", *map(str, words)])
+    return invoke_mild(["route", *words])
 
 
 @pytest.fixture

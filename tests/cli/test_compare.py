@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from command_runner import invoke_mild
+
 FAST = ["--splits", 4, "--jobs", 1]
 TWO = [*FAST, "--method", "regression", "--method", "knn"]
 
@@ -13,13 +15,9 @@ TWO = [*FAST, "--method", "regression", "--method", "knn"]
 @pytest.fixture(scope="module")
 def found(logs):
     """A comparison with prices, on the terminal and as a file."""
-    from typer.testing import CliRunner
-
-    from mild.cli.app import build_app
-
     results = logs.folder / "results.json"
     words = ["compare", logs.log, "--price-weight", 5, *TWO, "--out", results, "--details"]
-    done = CliRunner().invoke(build_app(), [str(word) for word in words])
+    done = invoke_mild(words)
     assert done.exit_code == 0, done.stderr
     return done, json.loads(results.read_text(encoding="utf-8"))
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from command_runner import invoke_mild
 from outcome_cases import EXPERTS
 
 QUERY = "boil salt butter flour oven stir please tell about q1x12"
@@ -56,12 +57,8 @@ def test_new_prices_change_the_answer(mild, readers):
 
 def test_a_million_characters_and_none_at_all_are_explained(mild, readers):
     # Longer than a command line may be, so it comes by stdin.
-    from typer.testing import CliRunner
-
-    from mild.cli.app import build_app
-
     words = ["explain", str(readers()), "-", "--json"]
-    done = CliRunner().invoke(build_app(), words, input="boil salt " * 100_000)
+    done = invoke_mild(words, "boil salt " * 100_000)
     assert done.exit_code == 0
     assert json.loads(done.stdout)["expert"] in EXPERTS
     assert mild("explain", readers(), "").code == 0

@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pytest
-from typer.testing import CliRunner
 
 from cascade_cases import EASY, HARD, cascade_router
+from command_runner import invoke_mild
 from mild.artifact import load
-from mild.cli.app import build_app
 from outcome_cases import EXPERTS, make_columns, write_outcomes
 from tolerances import rounding
 
@@ -25,8 +24,7 @@ PROMPTS = make_columns(40, 1)["prompt"]
 
 
 def route(*words, lines=""):
-    command = ["route", *map(str, words)]
-    done = CliRunner().invoke(build_app(), command, input=lines)
+    done = invoke_mild(["route", *words], lines)
     return SimpleNamespace(
         code=done.exit_code,
         answers=[json.loads(line) for line in done.stdout.splitlines()],
