@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts.check_extras import UNUSED, USES, statement
+from source_files import read_source
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"mild-learn": ROOT, "mild-gateway": ROOT / "gateway"}
@@ -112,10 +113,10 @@ def imported_modules(source: Path) -> set[str]:
     """Top-level modules that the files below a folder import, those of Python left out."""
     modules = set()
     for path in source.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in read_source(path).imports:
             if isinstance(node, ast.Import):
                 modules |= {alias.name.partition(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            elif node.module and not node.level:
                 modules.add(node.module.partition(".")[0])
     return modules - set(sys.stdlib_module_names)
 
@@ -195,14 +196,11 @@ def extras_in_messages(name: str) -> Iterator[tuple[str, str, str]]:
         for distribution, extras in re.findall(r"(mild-learn|mild-gateway)\[([\w,]+)\]", text):
             for extra in extras.split(","):
                 yield path.name, distribution, extra
-        for node in ast.walk(ast.parse(text)):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-                continue
-            texts = [word.value for word in node.args if isinstance(word, ast.Constant)]
-            if node.func.id == "install_hint" and texts:
+        for function, texts in read_source(path).calls:
+            if function == "install_hint":
                 distribution = texts[1] if len(texts) == 2 else "mild-learn"
                 yield path.name, distribution, texts[0]
-            if node.func.id in ("import_extra", "open_tokenizer") and len(texts) >= 2:
+            if function in ("import_extra", "open_tokenizer") and len(texts) >= 2:
                 yield path.name, "mild-learn", texts[1]
 
 
