@@ -1,5 +1,7 @@
 """Estimates against a world in which the truth is known."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -21,42 +23,63 @@ class World:
     """Queries, an old router that explored, a new router, and costs that no linear model has right."""
 
     def __init__(self, explore, pinned=0.0, draws=2000):
-        rng = np.random.default_rng(7)
-        self.old = rng.normal(size=(WIDTH, N_EXPERTS))
-        self.new = self.old + rng.normal(size=(WIDTH, N_EXPERTS))
-        self.slopes = 0.2 * rng.normal(size=(WIDTH, N_EXPERTS))
         self.explore, self.pinned, self.draws = explore, pinned, draws
 
     def log(self, seed):
         """Answers, their costs, the new router's choices and what the model expects."""
-        answers, costs, target, X, _ = self._sample(seed, self.draws)
+        rng = np.random.default_rng(seed)
+        n_draws = self.draws
+        X, episode, first = draw_queries(rng, n_draws, self.pinned)
+        best = (X[first] @ OLD_SLOPES).argmax(axis=1)
+        wanted = (X[first] @ NEW_SLOPES).argmax(axis=1)
+        chances = np.full((n_draws, N_EXPERTS), self.explore / N_EXPERTS)
+        chances[np.arange(n_draws), best] += 1 - self.explore
+        drawn = (rng.random(n_draws)[:, None] > chances.cumsum(axis=1)).sum(axis=1)
+        propensity = chances[np.arange(n_draws), drawn]
+        costs = mean_costs(X, drawn[episode]) * rng.gamma(2, 0.5, episode.size)
+        ones = np.ones(episode.size)
+        answers = LoggedAnswers(drawn[episode], propensity[episode], ones, ones, episode)
+        target = np.eye(N_EXPERTS)[wanted[episode]]
         expected = expected_costs(X, answers.expert, costs, answers.episode, N_EXPERTS)
         return answers, costs, target, expected
 
     def truth(self):
         """The mean cost of the new router."""
-        means = [self._sample(10**6 + seed, 20_000)[-1] for seed in range(60)]
-        return float(np.mean(means))
+        return true_cost(self.pinned)
 
-    def _sample(self, seed, n_draws):
-        rng = np.random.default_rng(seed)
-        lengths = np.where(rng.random(n_draws) < self.pinned, rng.integers(2, 6, n_draws), 1)
-        episode = np.repeat(np.arange(n_draws), lengths)
-        first = np.cumsum(lengths) - lengths
-        X = rng.normal(size=(episode.size, WIDTH))
-        best = (X[first] @ self.old).argmax(axis=1)
-        wanted = (X[first] @ self.new).argmax(axis=1)
-        chances = np.full((n_draws, N_EXPERTS), self.explore / N_EXPERTS)
-        chances[np.arange(n_draws), best] += 1 - self.explore
-        drawn = (rng.random(n_draws)[:, None] > chances.cumsum(axis=1)).sum(axis=1)
-        propensity = chances[np.arange(n_draws), drawn]
-        means = np.exp(X @ self.slopes) * [0.5, 1.0, 2.0]
-        rows = np.arange(episode.size)
-        costs = means[rows, drawn[episode]] * rng.gamma(2, 0.5, episode.size)
-        ones = np.ones(episode.size)
-        answers = LoggedAnswers(drawn[episode], propensity[episode], ones, ones, episode)
-        target = np.eye(N_EXPERTS)[wanted[episode]]
-        return answers, costs, target, X, float(means[rows, wanted[episode]].mean())
+
+WORLD_RNG = np.random.default_rng(7)
+OLD_SLOPES = WORLD_RNG.normal(size=(WIDTH, N_EXPERTS))
+NEW_SLOPES = OLD_SLOPES + WORLD_RNG.normal(size=(WIDTH, N_EXPERTS))
+COST_SLOPES = 0.2 * WORLD_RNG.normal(size=(WIDTH, N_EXPERTS))
+COST_FACTORS = np.array([0.5, 1.0, 2.0])
+
+
+def draw_queries(rng, n_draws, pinned):
+    """Queries, the draw that each belongs to, and the first query of each draw."""
+    lengths = np.where(rng.random(n_draws) < pinned, rng.integers(2, 6, n_draws), 1)
+    episode = np.repeat(np.arange(n_draws), lengths)
+    first = np.cumsum(lengths) - lengths
+    X = rng.normal(size=(episode.size, WIDTH))
+    return X, episode, first
+
+
+def mean_costs(X, experts):
+    """The mean cost of each query, given the expert that answers it."""
+    rows = np.arange(len(X))
+    return np.exp((X @ COST_SLOPES)[rows, experts]) * COST_FACTORS[experts]
+
+
+@cache
+def true_cost(pinned):
+    """The mean cost of the new router, which does not depend on how the old one explored."""
+    means = []
+    for seed in range(60):
+        rng = np.random.default_rng(10**6 + seed)
+        X, episode, first = draw_queries(rng, 20_000, pinned)
+        wanted = (X[first] @ NEW_SLOPES).argmax(axis=1)
+        means.append(mean_costs(X, wanted[episode]).mean())
+    return float(np.mean(means))
 
 
 @pytest.mark.slow
