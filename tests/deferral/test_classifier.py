@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import subprocess
 import sys
@@ -56,9 +58,22 @@ def answers_for(loss: str, experts):
 
 
 def fitted(loss: str = "ova", **parameters):
+    """A classifier fitted on the usual rows, which a test may change."""
+    if not parameters:
+        return copy.deepcopy(fitted_with_defaults(loss))
+    return fit_on_usual_rows(loss, parameters)
+
+
+@functools.cache
+def fitted_with_defaults(loss: str):
+    """Many tests need the classifier of a loss without further parameters."""
+    return fit_on_usual_rows(loss, {})
+
+
+def fit_on_usual_rows(loss: str, parameters):
     X, y, experts = draw()
-    parameters = {"random_state": 0, **parameters}
-    return DeferralClassifier(loss, **parameters).fit(X, y, experts=answers_for(loss, experts))
+    classifier = DeferralClassifier(loss, **{"random_state": 0, **parameters})
+    return classifier.fit(X, y, experts=answers_for(loss, experts))
 
 
 # --- what it learns ---
