@@ -43,6 +43,12 @@ ROUTERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def regression(known):
+    """A router by regression, fitted on the known experts."""
+    return mild.fit(known, **ROUTERS["regression"])
+
+
 @pytest.fixture(scope="module", params=ROUTERS)
 def router(request, known):
     return mild.fit(known, **ROUTERS[request.param])
@@ -130,37 +136,35 @@ def test_an_expert_that_is_always_wrong_gets_nothing(router, table, known):
     assert not added.trusted
 
 
-def test_one_that_is_always_right_gets_everything(table, known):
+def test_one_that_is_always_right_gets_everything(table, known, regression):
     own = labels(table)
     own = replace(own, scores=np.ones_like(own.scores))
-    added = add_expert(mild.fit(known, **ROUTERS["regression"]), own, known=known)
+    added = add_expert(regression, own, known=known)
     assert added.share > 0.9
     assert added.trusted
     assert added.trusted_at <= added.n_labels
 
 
-def test_no_labels_are_refused_and_few_are_warned_about(table, known):
-    router = mild.fit(known, **ROUTERS["regression"])
+def test_no_labels_are_refused_and_few_are_warned_about(table, known, regression):
     is_new = np.array(table.expert_names) == NEW
     empty = replace(table, scores=np.where(is_new, np.nan, table.scores))
     with pytest.raises(InvalidInputError) as error:
-        add_expert(router, empty)
+        add_expert(regression, empty)
     assert error.value.code == "no_labels"
     with pytest.warns(DegenerateDataWarning, match="29 labels"):
-        add_expert(router, labels(table, 29))
+        add_expert(regression, labels(table, 29))
     with pytest.warns(DegenerateDataWarning):
-        assert add_expert(router, labels(table, 1)).trusted_at is None
+        assert add_expert(regression, labels(table, 1)).trusted_at is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        add_expert(router, labels(table, 30))
-    assert any("mild tune" in line for line in add_expert(router, labels(table, 301)).sentences)
+        add_expert(regression, labels(table, 30))
+    assert any("mild tune" in line for line in add_expert(regression, labels(table, 301)).sentences)
 
 
-def test_the_name_must_be_new_and_in_the_table(table, known):
-    router = mild.fit(known, **ROUTERS["regression"])
+def test_the_name_must_be_new_and_in_the_table(table, known, regression):
     for own, name in ((table, "gemma3"), (table, "other"), (known, None)):
         with pytest.raises(InvalidInputError) as error:
-            add_expert(router, own, name)
+            add_expert(regression, own, name)
         assert error.value.code == "invalid_name"
 
 
@@ -212,18 +216,17 @@ def test_tuned_routers_take_an_expert_and_two(table, known, goal):
     assert both.router.without(NEW).expert_names == [*known.expert_names, "another"]
 
 
-def test_outcomes_of_known_experts_are_used(table, known):
+def test_outcomes_of_known_experts_are_used(table, known, regression):
     """Those of the table, and those of the known table, whose queries may differ in their spaces."""
-    router = mild.fit(known, **ROUTERS["regression"])
     rows = np.random.default_rng(0).choice(table.rows, 100, replace=False)
     whole = table.take(rows)
     own = replace(whole, queries=[f" {query} " for query in whole.queries]).with_experts([NEW])
-    found = add_expert(router, whole, known=known)
-    same = add_expert(router, replace(own, queries=whole.queries), known=known)
+    found = add_expert(regression, whole, known=known)
+    same = add_expert(regression, replace(own, queries=whole.queries), known=known)
     assert_allclose(same.cost, found.cost)
-    assert_allclose(add_expert(router, own, known=known).cost, found.cost, atol=1e-3)
+    assert_allclose(add_expert(regression, own, known=known).cost, found.cost, atol=1e-3)
     strange = replace(own, queries=[f"{query} (new)" for query in own.queries])
-    assert abs(add_expert(router, strange, known=known).cost[0] - found.cost[0]) > 0.01
+    assert abs(add_expert(regression, strange, known=known).cost[0] - found.cost[0]) > 0.01
 
 
 def test_fixed_costs_count_and_those_of_removed_experts_do_not(table, known):
@@ -236,13 +239,14 @@ def test_fixed_costs_count_and_those_of_removed_experts_do_not(table, known):
     assert less.router.info.cost.beta == {second: 0.2, NEW: 0.0, "x": 0.0}
 
 
-def test_how_sure_the_estimate_is_decides_how_often_the_gateway_explores(table, known):
-    router = mild.fit(known, **ROUTERS["regression"])
-    added = add_expert(router, labels(table), known=known)
+def test_how_sure_the_estimate_is_decides_how_often_the_gateway_explores(table, known, regression):
+    added = add_expert(regression, labels(table), known=known)
     info, names = added.router.info, added.router.expert_names
     _, low, high = added.cost
     assert info.standard_errors == {NEW: pytest.approx((high - low) / 2 / 1.96, rel=1e-3)}
-    learned = replace(router, info=replace(router.info, standard_errors=dict.fromkeys(names, 0.01)))
+    learned = replace(
+        regression, info=replace(regression.info, standard_errors=dict.fromkeys(names, 0.01))
+    )
     again = add_expert(learned, labels(table), known=known).router
     errors = [again.info.standard_errors[name] for name in names]
     assert_allclose(errors, [0.01, 0.01, info.standard_errors[NEW]])
@@ -271,10 +275,9 @@ def test_a_cascade_and_numbers_are_refused(table):
 
 
 @pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf"), "1"])
-def test_a_price_is_finite_and_not_negative(table, known, price):
-    router = mild.fit(known, **ROUTERS["regression"])
+def test_a_price_is_finite_and_not_negative(table, known, regression, price):
     with pytest.raises(InvalidInputError) as error:
-        add_expert(router, labels(table), price=price)
+        add_expert(regression, labels(table), price=price)
     assert error.value.code == "invalid_price"
 
 
@@ -286,12 +289,11 @@ def test_a_folder_is_accepted_in_place_of_a_router(table, known, tmp_path):
         add_expert(3, table)
 
 
-def test_the_order_of_the_labels_does_not_matter(table, known):
+def test_the_order_of_the_labels_does_not_matter(table, known, regression):
     """The same labels in four orders give the same gain."""
-    router = mild.fit(known, **ROUTERS["regression"])
     some_labels = labels(table)
     gains = []
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(some_labels.rows)
-        gains.append(add_expert(router, some_labels.take(order), known=known).gain)
+        gains.append(add_expert(regression, some_labels.take(order), known=known).gain)
     assert_allclose(gains, np.tile(gains[0], (4, 1)), atol=1e-9)

@@ -57,6 +57,12 @@ def kept():
     return mild.tune(table_of(), keep_quality=0.97, cascade=True, **QUICK)
 
 
+@pytest.fixture(scope="module")
+def by_loss():
+    """A cascade that is chosen by the loss, without a target."""
+    return mild.tune(table_of(), price_weight=10, cascade=True, **QUICK)
+
+
 def frontier_of(result):
     return Frontier.from_dict(result.router.info.frontier, result.router.expert_names)
 
@@ -157,8 +163,8 @@ def test_a_cascade_can_be_set_to_other_targets(kept, tmp_path):
     assert (one.asked == other.asked).all()
 
 
-def test_the_loss_decides_where_there_is_no_target():
-    found = mild.tune(table_of(), price_weight=10, cascade=True, **QUICK)
+def test_the_loss_decides_where_there_is_no_target(by_loss):
+    found = by_loss
     assert found.uses_cascade
     assert found.verdict.pays is True
     assert found.verdict.router == "the cascade"
@@ -291,9 +297,9 @@ def test_prices_are_needed_for_a_target_of_dollars():
     assert caught.value.code == "invalid_max_dollars"
 
 
-def test_a_cascade_does_not_depend_on_the_order_of_columns():
+def test_a_cascade_does_not_depend_on_the_order_of_columns(by_loss):
     columns = columns_of()
-    first = mild.tune(mild.read_outcomes(pa.table(columns)), price_weight=10, cascade=True, **QUICK)
+    first = by_loss
     turned = pa.table(dict(reversed(columns.items())))
     second = mild.tune(mild.read_outcomes(turned), price_weight=10, cascade=True, **QUICK)
     assert first.cascade["steps"] == second.cascade["steps"]

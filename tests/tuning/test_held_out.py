@@ -52,12 +52,21 @@ class ThresholdHeads:
         return np.where(X[:, 0] > self.threshold, LARGE, SMALL)
 
 
-def draw_rows(n, seed, hidden=0, group_size=1):
-    """The small expert fails more the harder a query is; the large one seldom fails."""
-    rng = np.random.default_rng(seed)
+def draw_queries(n, rng):
+    """Difficulties of queries, and which of them each expert gets right.
+
+    The small expert fails more the harder a query is; the large one seldom fails.
+    """
     difficulty = rng.random(n)
     right_small = (rng.random(n) > difficulty).astype(float)
     right_large = (rng.random(n) > 0.1).astype(float)
+    return difficulty, right_small, right_large
+
+
+def draw_task(n, seed, hidden=0, group_size=1):
+    """A task of such queries, and their features, which are the difficulties."""
+    rng = np.random.default_rng(seed)
+    difficulty, right_small, right_large = draw_queries(n, rng)
     right_small[:hidden] = np.nan
     table = mild.read_outcomes(
         pa.table(
@@ -70,8 +79,12 @@ def draw_rows(n, seed, hidden=0, group_size=1):
             }
         )
     )
-    task = make_task(table, CostTerms(), needs_prices=True)
-    X = difficulty[:, None]
+    return make_task(table, CostTerms(), needs_prices=True), difficulty[:, None]
+
+
+def draw_rows(n, seed, hidden=0, group_size=1):
+    """Rows to choose settings on."""
+    task, X = draw_task(n, seed, hidden, group_size)
     return TuningRows(task, X, same_features(X, search_folds(task, 5)), None, 1)
 
 
@@ -155,8 +168,13 @@ def test_a_target_is_met_as_often_as_stated():
     n_met = dict.fromkeys((0.5, 0.8, 0.95), 0)
     for seed in range(draws):
         frontier = judge(draw_rows(300, seed)).frontier
-        new = draw_rows(300, 10_000 + seed)
-        new_scores = new.task.table.scores
+        difficulty, right_small, right_large = draw_queries(
+            300, np.random.default_rng(10_000 + seed)
+        )
+        new_X = difficulty[:, None]
+        new_scores = np.empty((300, 2))
+        new_scores[:, SMALL] = right_small
+        new_scores[:, LARGE] = right_large
         is_first = np.random.default_rng(seed).random(300)
         for probability in n_met:
             target = Target(keep_quality=0.9, target_probability=probability)
@@ -164,7 +182,7 @@ def test_a_target_is_met_as_often_as_stated():
             chosen = []
             for setting in (point.first, point.second):
                 if setting.kind == TRADE_OFF:
-                    chosen.append(ThresholdHeads(setting.number).predict(new.X))
+                    chosen.append(ThresholdHeads(setting.number).predict(new_X))
                 else:
                     chosen.append(np.full(300, setting.index))
             final = np.where(is_first < point.share, chosen[1], chosen[0])
@@ -175,21 +193,20 @@ def test_a_target_is_met_as_often_as_stated():
         assert probability - 0.1 - error <= count / draws <= probability + 0.15 + error
 
 
-def certify(rows, calibration, target, seed=0):
-    held_out = judge(rows)
-    kept = CalibrationRows(calibration.task, calibration.X)
+def certify(held_out, calibration, target, seed=0):
+    kept = CalibrationRows(*calibration)
     return HoldLimit(target, kept, ThresholdHeads(), seed).certified(held_out)
 
 
 def test_a_certified_loss_holds_in_at_least_the_guaranteed_share_of_samples():
     target = Target(max_quality_loss=0.05, guarantee=0.8)
-    rows = draw_rows(300, 1000)
+    held_out = judge(draw_rows(300, 1000))
     draws = 60
     n_certified = 0
     n_cheaper = 0
     n_broken = 0
     for seed in range(draws):
-        found = certify(rows, draw_rows(300, seed), target, seed)
+        found = certify(held_out, draw_task(300, seed), target, seed)
         assert found.is_certified or found.point.expert == LARGE
         n_certified += found.is_certified
         n_cheaper += found.is_certified and found.point.expert != LARGE
@@ -201,25 +218,24 @@ def test_a_certified_loss_holds_in_at_least_the_guaranteed_share_of_samples():
 
 def test_the_best_expert_is_asked_where_nothing_can_be_certified():
     target = Target(max_quality_loss=0.01, guarantee=0.95)
-    found = certify(draw_rows(100, 1), draw_rows(60, 2), target)
+    found = certify(judge(draw_rows(100, 1)), draw_task(60, 2), target)
     assert (found.is_certified, found.point.expert) == (False, LARGE)
     assert found.rows_needed is None or found.rows_needed > 60
 
 
 def test_calibration_rows_choose_neither_the_reference_nor_the_points():
     target = Target(max_quality_loss=0.2, guarantee=0.8)
-    rows = draw_rows(400, 1)
-    held_out = judge(rows)
-    calibration = draw_rows(400, 2)
-    table = calibration.task.table
+    held_out = judge(draw_rows(400, 1))
+    calibration_task, X = draw_task(400, 2)
+    table = calibration_task.table
     spoiled_scores = table.scores.copy()
     spoiled_scores[:, SMALL] = 0.0
-    spoiled = replace(calibration.task, table=replace(table, scores=spoiled_scores))
+    spoiled = replace(calibration_task, table=replace(table, scores=spoiled_scores))
     points_tested = []
-    for task in (calibration.task, spoiled):
-        limit = HoldLimit(target, CalibrationRows(task, calibration.X), ThresholdHeads())
+    for task in (calibration_task, spoiled):
+        limit = HoldLimit(target, CalibrationRows(task, X), ThresholdHeads())
         points_tested.append(limit._points_to_test(held_out))
     assert points_tested[0] == points_tested[1]
     assert any(point.is_mix for point in points_tested[0])
     assert limit.certified(held_out).point.expert != SMALL
-    assert certify(rows, calibration, target).is_certified
+    assert certify(held_out, (calibration_task, X), target).is_certified

@@ -70,6 +70,11 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
+def tuned_without_target():
+    return mild.tune(graded_table(), search=SEARCH)
+
+
+@pytest.fixture(scope="module")
 def tuned():
     """Name of a case -> what tune finds, tuned when first asked for."""
     results = {}
@@ -227,14 +232,14 @@ def test_a_target_that_cannot_be_met_gives_the_nearest_setting():
     assert [row["met"] for row in result.certainty_rows] == [False] * 3
 
 
-def test_a_router_tuned_without_a_target_can_be_set_to_one(tmp_path):
+def test_a_router_tuned_without_a_target_can_be_set_to_one(tuned, tuned_without_target, tmp_path):
     table = graded_table()
-    result = mild.tune(table, search=SEARCH)
+    result = tuned_without_target
     assert result.target is None
     assert result.certainty_rows == ()
     loaded = mild.load(result.router.save(tmp_path / "router"))
     cheap = loaded.with_target(keep_quality=0.9)
-    with_target = mild.tune(table, keep_quality=0.9, search=SEARCH)
+    with_target = tuned("quality")
     assert cheap.info.target == with_target.target
     assert cheap.route(table.queries) == with_target.router.route(table.queries)
 
@@ -326,9 +331,8 @@ def test_a_budget_is_held_where_a_quality_cannot_be_had_for_it():
     assert found.target.dollars_per_1000 <= 2.0 + 1e-9
 
 
-def test_a_limit_of_dollars_names_no_single_expert():
-    found = mild.tune(graded_table(), max_dollars=4.0, search=SEARCH)
-    assert found.single_expert is None
+def test_a_limit_of_dollars_names_no_single_expert(tuned):
+    assert tuned("dollars").single_expert is None
 
 
 def test_rows_in_which_no_expert_is_known_beside_another_are_refused():
@@ -366,9 +370,8 @@ def test_settings_of_the_search_that_a_target_does_not_use_are_noted_once(tuned)
     assert "not used with a target: alphas, margin_factors, families." in note
 
 
-def test_settings_that_a_target_uses_are_not_noted():
+def test_settings_that_a_target_uses_are_not_noted(tuned_without_target):
     search = mild.RouterCV(cv=3, n_jobs=1, confidence=0.9)
     result = mild.tune(graded_table(), keep_quality=0.9, search=search)
     assert not any("not used" in note for note in result.notes)
-    cost = mild.tune(graded_table(), search=SEARCH)
-    assert not any("not used" in note for note in cost.notes)
+    assert not any("not used" in note for note in tuned_without_target.notes)
