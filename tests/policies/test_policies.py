@@ -208,14 +208,13 @@ def test_block_boundaries_change_nothing(kind, n):
     chosen = policy.predict(X)
     assert chosen.shape == (n,)
     assert chosen.dtype == np.intp
-    assert policy.predict_proba(X).shape == (n, P)
+    probabilities = policy.predict_proba(X)
+    assert probabilities.shape == (n, P)
     assert policy.decision_function(X).shape == (n, P)
     for start in {0, max(0, BLOCK - 3), max(0, n - 5)}:
         part = slice(start, start + 5)
         assert_array_equal(policy.predict(X[part]), chosen[part])
-        assert_allclose(
-            policy.predict_proba(X[part]), policy.predict_proba(X)[part], rtol=1e-9, atol=1e-12
-        )
+        assert_allclose(policy.predict_proba(X[part]), probabilities[part], rtol=1e-9, atol=1e-12)
 
 
 def test_very_long_batches_are_decided_as_short_ones():
