@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -21,30 +23,48 @@ WORKER = Path(__file__).with_name("worker.py")
 MOST = 1_000_000
 
 
-def start(tmp_path, place, name, **plan):
-    plan = {
-        "store": place.value if isinstance(place, Address) else place,
-        "book": str(tmp_path / f"{name}.book"),
-        "seed": sum(map(ord, name)),
-        "workers": 3,
-        "clients": 8,
-        "pause": 0.01,
-        "most": MOST,
-        "last": 402,
-    } | plan
-    command = [sys.executable, str(WORKER), json.dumps(plan)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, **pipes)
+class Workers:
+    """Processes that spend at once; ``plans`` says by name what is different for one of them."""
 
+    def __init__(self, tmp_path, place, plans):
+        for name, plan in plans.items():
+            plans[name] = {
+                "store": place.value if isinstance(place, Address) else place,
+                "book": str(tmp_path / f"{name}.book"),
+                "seed": sum(map(ord, name)),
+                "workers": 3,
+                "clients": 8,
+                "pause": 0.01,
+                "most": MOST,
+                "last": 402,
+            } | plan
+        command = [sys.executable, str(WORKER), json.dumps(plans)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(command, **pipes)
+        self._pids = json.loads(self._process.stdout.readline())
+        self._names_of_ready = set()
 
-def wait_for(processes):
-    for process in processes:
-        assert process.wait(PATIENCE) == 0
+    def wait_until_ready(self, name):
+        while name not in self._names_of_ready:
+            line = self._process.stdout.readline()
+            assert line, "the workers have ended"
+            self._names_of_ready.add(line.strip())
 
+    def kill(self, name):
+        os.kill(self._pids[name], signal.SIGKILL)
 
-def stop(processes):
-    for process in processes:
-        process.communicate(timeout=PATIENCE)
+    def wait(self):
+        """Wait until each has ended by itself; the exit statuses by name."""
+        assert self._process.wait(PATIENCE) == 0
+        return self._statuses()
+
+    def stop(self):
+        """Tell all to stop; the exit statuses by name."""
+        return self._statuses()
+
+    def _statuses(self):
+        said, _ = self._process.communicate(timeout=PATIENCE)
+        return json.loads(said.splitlines()[-1])
 
 
 def books(tmp_path):
@@ -68,9 +88,9 @@ def totals(place):
 
 def test_a_budget_holds_over_processes_and_is_used_up(tmp_path, store_place):
     budget = 150 * MOST
-    workers = [start(tmp_path, store_place, name, budget_day=budget / 1e9) for name in "abc"]
-    wait_for(workers)
-    stop(workers)
+    plan = {"budget_day": budget / 1e9}
+    workers = Workers(tmp_path, store_place, dict.fromkeys("abc", plan))
+    assert workers.wait() == {"a": 0, "b": 0, "c": 0}
     statuses, spent = books(tmp_path)
     total = totals(store_place)
     assert total == (spent, 0, 0)
@@ -84,17 +104,16 @@ def test_a_budget_holds_over_processes_and_is_used_up(tmp_path, store_place):
 def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path, store_place):
     budget = 400 * MOST
     plan = {"budget_day": budget / 1e9, "last": None, "clients": 6}
-    workers = [start(tmp_path, store_place, name, **plan) for name in "ab"]
-    victims = [start(tmp_path, store_place, f"victim{turn}", **plan) for turn in range(4)]
-    for turn, victim in enumerate(victims):
-        assert victim.stdout.readline() == "ready\n"
+    victims = [f"victim{turn}" for turn in range(4)]
+    workers = Workers(tmp_path, store_place, dict.fromkeys(["a", "b", *victims], plan))
+    for victim in victims:
+        workers.wait_until_ready(victim)
         # Killed while it spends.
-        book = tmp_path / f"victim{turn}.book"
+        book = tmp_path / f"{victim}.book"
         wait_until(lambda book=book: book.read_text().count("\n") >= 20)
-        victim.kill()
-        victim.communicate()
-    stop(workers)
-    assert [worker.returncode for worker in workers] == [0, 0]
+        workers.kill(victim)
+    killed = dict.fromkeys(victims, -signal.SIGKILL)
+    assert workers.stop() == {"a": 0, "b": 0, **killed}
     _, spent = books(tmp_path)
     total = totals(store_place)
     assert spent <= budget
@@ -106,9 +125,8 @@ def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path, store_pla
 
 def test_requests_per_minute_hold_over_processes(tmp_path, store_place):
     plan = {"requests_per_minute": 120, "last": 429}
-    workers = [start(tmp_path, store_place, name, **plan) for name in "abc"]
-    wait_for(workers)
-    stop(workers)
+    workers = Workers(tmp_path, store_place, dict.fromkeys("abc", plan))
+    assert workers.wait() == {"a": 0, "b": 0, "c": 0}
     statuses, _ = books(tmp_path)
     assert 100 <= statuses.count(200) <= 120
     assert set(statuses) == {200, 429}
