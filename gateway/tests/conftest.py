@@ -1,5 +1,6 @@
 """Fixtures of the gateway's tests: databases, and what both suites share."""
 
+import functools
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,16 @@ from common_hooks import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_terminal_summary,
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def entry_points_are_read_once():
+    """To read those of all installed packages takes longer than most commands."""
+    from mild.cli import extensions
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extensions, "entry_points", functools.cache(extensions.entry_points))
+        yield
 
 
 @pytest.fixture

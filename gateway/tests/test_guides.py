@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def test_the_files_of_the_guides_are_read(tmp_path, block):
     assert settings.experts
 
 
+@functools.cache
 def settings_by_section():
     """Every setting of mild.toml and experts.toml: section -> names; the top level has an empty name."""
     sections = {

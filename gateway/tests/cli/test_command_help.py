@@ -42,12 +42,12 @@ def test_the_commands_that_have_a_function_are_described_by_it():
 
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_no_option_repeats_the_default_or_the_help_of_its_parameter(name):
-    check_options_repeat_nothing(extension_commands()[name])
+    check_options_repeat_nothing(COMMANDS[name])
 
 
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_the_help_shows_what_the_function_says(name):
-    check_help_follows_function(extension_commands()[name])
+    check_help_follows_function(COMMANDS[name])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
