@@ -98,6 +98,9 @@ def make_records(count=700, shares=(0.45, 0.35, 0.2), names=NAMES, seed=0, text=
     return records
 
 
+# How often the page asks for its status, and how often in a test, which waits for it.
+PACE = b"PACE = 2000"
+PACE_OF_TESTS = b"PACE = 300"
 PUBLISHED = {
     "router": "3f9a61c2d4e8b7aa",
     "in_flight": 4,
@@ -125,6 +128,9 @@ def serving(document):
 
     With ``served.key``, the status needs that key.
     """
+    page_with_pace = page_bytes()
+    assert page_with_pace.count(PACE) == 1
+    page_with_pace = page_with_pace.replace(PACE, PACE_OF_TESTS)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -137,7 +143,7 @@ def serving(document):
                 if self.headers.get("Authorization") != f"Bearer {served.key}":
                     self.send_error(401)
                     return
-            body = page_bytes() if page else json.dumps(served.document).encode()
+            body = page_with_pace if page else json.dumps(served.document).encode()
             self.send_response(200)
             self.send_header(
                 "Content-Type", "text/html; charset=utf-8" if page else "application/json"
