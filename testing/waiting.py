@@ -8,9 +8,12 @@ import time
 
 # Seconds after which a test gives up. A test that passes does not wait so long, on a busy machine either.
 PATIENCE = 120.0
+# Seconds between two looks at a condition, and at one that asks another process.
+PAUSE = 0.005
+PAUSE_BETWEEN_REQUESTS = 0.05
 
 
-async def until(condition, patience=PATIENCE):
+async def until(condition, patience=PATIENCE, pause=PAUSE):
     """What the condition returns, once that is true; it may be a coroutine function."""
     end = time.monotonic() + patience
     while True:
@@ -20,7 +23,7 @@ async def until(condition, patience=PATIENCE):
         if value:
             return value
         assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(pause)
 
 
 def wait_until(condition, patience=PATIENCE):

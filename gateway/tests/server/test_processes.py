@@ -17,7 +17,7 @@ from fake_upstream import FakeUpstream
 from gateway_cases import Client, ask, chat, priced_router, request_bytes
 from mild.artifact import load, rollback, write_version
 from process_cases import served, write_files
-from waiting import PATIENCE, until
+from waiting import PATIENCE, PAUSE_BETWEEN_REQUESTS, until
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ async def counted(port, count):
         is_idle = "mild_in_flight 0.0" in page
         return page if answers_of(page) >= count and is_idle else None
 
-    return await until(look)
+    return await until(look, pause=PAUSE_BETWEEN_REQUESTS)
 
 
 async def test_it_serves_drains_and_leaves_nothing_behind(tmp_path):
@@ -118,7 +118,7 @@ async def test_several_workers_share_one_port_metrics_and_the_ledger(tmp_path):
     async with FakeUpstream() as up:
         write_files(tmp_path, [("small", up.base_url), ("large", up.base_url)], workers=3)
         async with served(tmp_path) as g:
-            await until(lambda: with_workers(g.port, 3))
+            await until(lambda: with_workers(g.port, 3), pause=PAUSE_BETWEEN_REQUESTS)
             assert len(g.workers()) == 3
             found = [await ask(g.port, chat()) for _ in range(60)]
             await counted(g.port, 60)
@@ -153,7 +153,7 @@ async def test_one_killed_worker_is_replaced_while_the_other_serves(tmp_path):
     async with FakeUpstream() as up:
         write_files(tmp_path, [("small", up.base_url)], workers=2)
         async with served(tmp_path) as g:
-            await until(lambda: with_workers(g.port, 2))
+            await until(lambda: with_workers(g.port, 2), pause=PAUSE_BETWEEN_REQUESTS)
             killed, other = g.workers()
             found = [await ask(g.port, chat()) for _ in range(4)]
             await counted(g.port, 4)
@@ -161,7 +161,7 @@ async def test_one_killed_worker_is_replaced_while_the_other_serves(tmp_path):
             async with asyncio.timeout(PATIENCE):
                 while killed in g.workers() or len(g.workers()) < 2:
                     found.append(await ask(g.port, chat()))
-            await until(lambda: with_workers(g.port, 2))
+            await until(lambda: with_workers(g.port, 2), pause=PAUSE_BETWEEN_REQUESTS)
             page = await counted(g.port, len(found))
             stayed = other in g.workers()
             code = await g.stop()
@@ -179,7 +179,7 @@ async def test_a_worker_that_cannot_start_ends_the_gateway_with_its_reason(tmp_p
     async with FakeUpstream() as up:
         write_files(tmp_path, [("small", up.base_url)], workers=2)
         async with served(tmp_path) as g:
-            await until(lambda: with_workers(g.port, 2))
+            await until(lambda: with_workers(g.port, 2), pause=PAUSE_BETWEEN_REQUESTS)
             file = tmp_path / "mild.toml"
             file.write_text(file.read_text().replace("base_url", "no_url"))
             os.kill(g.workers()[0], signal.SIGKILL)
@@ -288,7 +288,7 @@ async def test_a_new_version_in_the_folder_serves_in_every_worker_and_a_broken_o
             async def is_new():
                 return (await serving(g.port))[0] == {new}
 
-            await until(is_new)
+            await until(is_new, pause=PAUSE_BETWEEN_REQUESTS)
             after = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
             (folder / "versions" / "0002" / "router.json").write_text("{}")
 
@@ -296,7 +296,7 @@ async def test_a_new_version_in_the_folder_serves_in_every_worker_and_a_broken_o
                 troubles = (await serving(g.port))[1]
                 return [text for text in troubles if "router.json" in text]
 
-            (trouble,) = await until(is_refused)
+            (trouble,) = await until(is_refused, pause=PAUSE_BETWEEN_REQUESTS)
             page = await metrics(g.port)
             routers, _ = await serving(g.port)
             after += [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
@@ -305,7 +305,7 @@ async def test_a_new_version_in_the_folder_serves_in_every_worker_and_a_broken_o
             async def is_old():
                 return await serving(g.port) == (before, [])
 
-            await until(is_old)
+            await until(is_old, pause=PAUSE_BETWEEN_REQUESTS)
             after.append((await ask(g.port, chat())).headers["x-mild-expert"])
             stop = True
             await asyncio.gather(*tasks)
@@ -377,7 +377,7 @@ async def test_a_second_signal_ends_requests_at_once_and_their_rows_are_written(
             if accept == 0:
                 await until(lambda: not is_open(g.port))
             else:
-                await until(lambda: is_draining(g.port))
+                await until(lambda: is_draining(g.port), pause=PAUSE_BETWEEN_REQUESTS)
             # The first waits for running requests.
             waited = up.in_flight
             g.process.send_signal(number)
@@ -406,7 +406,7 @@ async def test_after_sigterm_it_says_so_and_still_serves_for_a_while(tmp_path, w
             async with kept:
                 first = await kept.ask(chat())
                 g.process.send_signal(signal.SIGTERM)
-                await until(lambda: is_draining(g.port))
+                await until(lambda: is_draining(g.port), pause=PAUSE_BETWEEN_REQUESTS)
                 ready = await ask(g.port, None, "/health/ready", "GET")
                 new = await ask(g.port, chat())
                 old = await kept.ask(chat())
