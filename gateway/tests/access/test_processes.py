@@ -39,7 +39,8 @@ class Workers:
                 "last": 402,
             } | plan
         command = [sys.executable, str(WORKER), json.dumps(plans)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        # Without a buffer: communicate() leaves out what was read together with an earlier line.
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
         self._process = subprocess.Popen(command, **pipes)
         self._pids = json.loads(self._process.stdout.readline())
         self._names_of_ready = set()
@@ -48,7 +49,7 @@ class Workers:
         while name not in self._names_of_ready:
             line = self._process.stdout.readline()
             assert line, "the workers have ended"
-            self._names_of_ready.add(line.strip())
+            self._names_of_ready.add(line.decode().strip())
 
     def kill(self, name):
         os.kill(self._pids[name], signal.SIGKILL)
