@@ -7,10 +7,10 @@ TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # An installation names both folders in one command; otherwise pip looks for the other distribution on PyPI.
 PROJECTS := pyproject.toml gateway/pyproject.toml constraints.txt
-# With bytecode: workers collect every file, and many tests start processes of mild. More workers than
-# processors, because many tests wait.
+# With bytecode: workers collect every file, and many tests start processes of mild. A few tests
+# wait, so three workers keep two processors busy; four were slower.
 PYTEST_ENVIRONMENT := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1
-IN_PARALLEL := -q -n 4 --dist loadfile --no-loadscope-reorder
+IN_PARALLEL := -q -n 3 --dist loadfile --no-loadscope-reorder
 # The library's wheel, unpacked: what the gateway's tests run with.
 LIBRARY_WHEEL := build/library-wheel
 LOWEST_LIBRARY_TESTS := tests/core tests/metrics tests/policies tests/artifact tests/data tests/tuning tests/evaluation tests/cli/test_fit.py
