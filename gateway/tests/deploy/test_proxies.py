@@ -330,6 +330,8 @@ class RollingRestarts:
 
 @pytest.fixture(scope="module")
 def rolling_restarts(tmp_path_factory):
+    if not any(program(name) for name in HOSTS):
+        pytest.skip(f"{' and '.join(HOSTS)} are not installed")
     restarts = RollingRestarts(tmp_path_factory.mktemp("restarts"))
     asyncio.run(restarts.run())
     return restarts
