@@ -45,7 +45,7 @@ async def end_a_request(folder, owner, method, kill):
     await context.start()
     reservation = await context.access.reserve(context.access.identify(None), RESERVED)
     setattr(getattr(context, owner), method, kill)
-    settlement = context.access.end(reservation, COST)
+    settlement = context.access.end_reservation(reservation, COST)
     context.settle_and_record(settlement, record(time=time.time(), price=COST))
 
 

@@ -216,11 +216,11 @@ class Access:
 
     def settle(self, reservation: Reservation, dollars: float | None) -> None:
         """End a reservation with the real cost; None, NaN or a negative number charges all of it."""
-        settlement = self.end(reservation, dollars)
+        settlement = self.end_reservation(reservation, dollars)
         if settlement is not None:
             self._writer.settle(settlement)
 
-    def end(self, reservation: Reservation, dollars: float | None) -> Settlement | None:
+    def end_reservation(self, reservation: Reservation, dollars: float | None) -> Settlement | None:
         """As ``settle``, but what is to be kept and written is left to the caller; None if nothing is."""
         if not reservation.is_open:
             return None

@@ -314,7 +314,7 @@ class Calls:
         """End the reservation with what was spent; what is to be kept with the row, and then written."""
         if self._reservation is None:
             return None
-        return self.context.access.end(self._reservation, dollars)
+        return self.context.access.end_reservation(self._reservation, dollars)
 
 
 async def _pause(call: ExpertCall) -> None:
