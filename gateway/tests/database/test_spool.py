@@ -57,9 +57,15 @@ def test_the_lines_of_a_killed_process_are_taken_over_once(tmp_path):
     assert sorted(taken[ROW]) == list(range(6))
     assert sorted(taken[SETTLEMENT]) == list(range(-4, 1))
     assert len(files(tmp_path)) == 2
-    # They are in the new files now, and wait.
+    # They are in the new files now, until they are written.
     spool.close()
-    assert sorted(opened(place)[1][ROW]) == list(range(6))
+    spool, taken = opened(place)
+    assert sorted(taken[ROW]) == list(range(6))
+    spool.written(ROW, 6)
+    spool.written(SETTLEMENT, 5)
+    spool.close()
+    assert files(tmp_path) == []
+    assert opened(place)[1] == {ROW: [], SETTLEMENT: []}
 
 
 def test_a_line_is_forgotten_once_all_of_its_file_are_written(tmp_path):
