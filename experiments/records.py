@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -16,10 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 import mild
-from mild.artifact.files import replacing
 from mild.errors import DataFileError, InvalidInputError, MildWarning
 
 #: Version of the record's shape; raised when a field changes its meaning.
@@ -82,21 +80,21 @@ class ResultsFile:
         folder = self.path.absolute().parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise DataFileError(
-                f"{self.path} is in use by another process; wait for it, or name another file "
-                f"(--results)."
-            ) from None
+            lock = open(self.path.with_name(f".{self.path.name}.lock"), "w")  # noqa: SIM115
         except OSError as error:
             raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
-        try:
+        with lock:
+            try:
+                # Ends with the process, or with the file.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DataFileError(
+                    f"{self.path} is in use by another process; wait for it, or name another file "
+                    f"(--results)."
+                ) from None
             if self.path.exists():
                 self.records = {record["key"]: record for record in read_records(self.path)}
             yield self
-        finally:
-            lock.release()
 
     def add(self, record: Record) -> Record:
         """Append one record; a reader or a kill finds the file with it or without it."""
@@ -108,8 +106,7 @@ class ResultsFile:
         if old and not old.endswith(b"\n"):
             old += b"\n"
         try:
-            with replacing(self.path) as file:
-                file.write(old + line)
+            write_whole(self.path, old + line)
         except OSError as error:
             raise DataFileError(
                 f"cannot add a record to {self.path}: {error.strerror or error}; what it held is "
@@ -149,6 +146,19 @@ class ResultsFile:
     def same_training(self, training: str) -> Record | None:
         """A record of the same training under another name, as ``twin`` says it."""
         return next((r for r in self.records.values() if r.get("twin") == training), None)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a kill, finds the old content or the new."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with open(fresh, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def read_records(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Record]:

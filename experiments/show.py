@@ -36,7 +36,7 @@ TITLES = {
     "readings": "Readings of the paper",
     "people": "People as experts",
 }
-METHOD_ORDER = ("tdef", "mild", "ce", "cwce", "ldam")
+METHOD_ORDER = ("tdef", "mild", "plugin", "ce", "cwce", "ldam")
 # Losses are means of float32 costs: smaller differences are rounding.
 ROUNDING = 1e-7
 
@@ -204,10 +204,12 @@ def block_title(cell: Mapping[str, Any]) -> str:
     dataset = DATASETS[cell["dataset"]].title if cell["dataset"] in DATASETS else cell["dataset"]
     parts = [dataset, f"setup {cell['setup']} ({coverage})", f"{cell['experts']} experts"]
     parts.append("error" if cell["cost"] == "error" else "error + cost")
-    decay = f"{protocol.get('decay', 'coupled')} decay {protocol['weight_decay']:g}"
-    parts.append(
-        f"{protocol['name']} ({protocol['epochs']} epochs, rate {protocol['lr']:g}, {decay})"
-    )
+    parts.append(_protocol_words(protocol))
+    trained = cell.get("expert_protocol")
+    if trained is not None and trained != protocol:
+        parts.append(f"experts by {_protocol_words(trained)}")
+    if "others" in cell:
+        parts.append(f"experts see {100 * cell['others']:g} % of the other classes")
     for name, words in (
         ("ambiguous", f"{100 * (cell.get('ambiguous') or 0):g} % ambiguous rows"),
         ("validation", "judged on held-out training rows"),
@@ -218,7 +220,13 @@ def block_title(cell: Mapping[str, Any]) -> str:
     parts += ["rewards scaled to sum 1"] if cell.get("scale", "raw") == "unit" else []
     if protocol.get("batch_size", 1024) != 1024 or protocol.get("width", 64) != 64:
         parts.append(f"batch {protocol['batch_size']}, width {protocol['width']}")
+    parts += [f"first stride {protocol['stride']}"] if "stride" in protocol else []
     return " · ".join(parts)
+
+
+def _protocol_words(protocol: Mapping[str, Any]) -> str:
+    decay = f"{protocol.get('decay', 'coupled')} decay {protocol['weight_decay']:g}"
+    return f"{protocol['name']} ({protocol['epochs']} epochs, rate {protocol['lr']:g}, {decay})"
 
 
 def _notes(records: Sequence[Record]) -> tuple[str, ...]:
@@ -232,7 +240,24 @@ def _notes(records: Sequence[Record]) -> tuple[str, ...]:
         f"{seconds:,.0f} s."
     ]
     data = each(r["note"] for r in records if r["note"])
-    return (*notes, *([f"Data: {data}."] if data else []))
+    notes += [f"Data: {data}."] if data else []
+    experts = each(filter(None, map(_experts_words, records)))
+    return (
+        *notes,
+        *([f"Experts are right on own, other test images: {experts}."] if experts else []),
+    )
+
+
+def _experts_words(record: Record) -> str:
+    """How often trained experts are right on test images of their own classes and of the others."""
+    facts = record["experts"].get("notes", {}).get("experts", ()) if "experts" in record else ()
+    found = []
+    for fact in facts:
+        right = fact["accuracy"]["test"]
+        shares = (right[part] for part in ("own", "others"))
+        words = ("–" if share is None else f"{100 * share:.1f}" for share in shares)
+        found.append(f"{fact['name']} {' and '.join(words)} %")
+    return "; ".join(found)
 
 
 def print_tables(

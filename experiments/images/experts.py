@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import math
 import re
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from experiments.images.data import ImageData, PeopleFile
+from experiments.images.data import ImageData, PeopleFile, read_npz
 from experiments.images.training import RECIPE, Protocol, TrainedNetwork, train_network
-from experiments.records import DivergedError, content_key
-from mild.artifact.files import replacing
+from experiments.records import DivergedError, content_key, write_whole
 from mild.core.costs import cheapest, cost_matrix
 from mild.errors import InvalidInputError, MildWarning, OptionError, check_option
 
@@ -35,7 +34,8 @@ EXPERTS = ("synthetic", "real", "people")
 COSTS = ("error", "cost")
 # Tags keep random streams apart that are seeded with the same small number.
 SYNTHETIC, HALVES, ROWS, NETWORK, SPLIT = 0x53594E54, 0x48414C46, 0x524F5753, 0x4E455457, 0x50454F50
-OTHERS_FRACTION = 0.01
+#: Share of the rows of other classes that a trained expert learns from, in the paper.
+OTHERS = 0.01
 #: An expert of few classes sees few batches per epoch: it gets as many epochs as this many steps take.
 LEAST_STEPS = 400
 #: Share of the images with people that are for the test, and columns that hold answers of single people.
@@ -46,7 +46,7 @@ PEOPLE_COLUMNS = {
 }
 #: Seed and share of the rows that searches and the choice of the weight decay hold out.
 HELD_OUT_SEED, HELD_OUT = 0, 0.1
-HEADER, SCHEMA = "mild_expert", 1
+SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,17 @@ class ExpertAnswers:
 
     def costs(self, part: str, labels: Rows, cost: str) -> NDArray[np.float32]:
         """Costs (n, n_experts): ``1[answer != y]``, plus the price for the cost type "cost"."""
-        prices = self.prices if check_option("cost", cost, COSTS) == "cost" else None
-        return cost_matrix(getattr(self, part), labels, prices).astype(np.float32)
+        charged = self.charged(cost)
+        return cost_matrix(getattr(self, part), labels, charged).astype(np.float32)
+
+    def charged(self, cost: str) -> NDArray[np.float64]:
+        """What asking each expert adds to its error: its price for the cost type "cost"."""
+        priced = check_option("cost", cost, COSTS) == "cost"
+        return self.prices if priced else np.zeros_like(self.prices)
 
     def largest(self, cost: str) -> float:
         """The largest cost that can occur: the scale of complement rewards."""
-        return 1.0 + float(self.prices.max()) if cost == "cost" else 1.0
+        return 1.0 + float(self.charged(cost).max())
 
 
 def stratified_order(labels: Rows, rng: np.random.Generator) -> Rows:
@@ -196,11 +201,12 @@ def trained_answers(
     *,
     seed: int = 0,
     holdout: bool = False,
+    others: float = OTHERS,
     cache_dir: Path | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> ExpertAnswers:
-    """The paper's real experts: networks trained on their own classes and on 1 % of the others.
+    """The paper's real experts: networks trained on their own classes and on a share of the others.
 
     Without ``holdout`` the router trains on the images that the experts were trained on, as in the
     paper; with it, experts and router learn from disjoint stratified halves. ``cache_dir`` keeps trained
@@ -216,7 +222,7 @@ def trained_answers(
     experts = []
     for expert, name in enumerate(names):
         classes = np.flatnonzero(owners == expert)
-        rows = expert_rows(data.train_labels, pool, classes, seed)
+        rows = expert_rows(data.train_labels, pool, classes, seed, others)
         experts.append(
             _trained_expert(
                 data, rows, protocol, name, classes, seed, holdout, cache_dir, device, progress
@@ -232,8 +238,8 @@ def trained_answers(
     )
 
 
-def expert_rows(labels: Rows, pool: Rows, classes: Rows, seed: int) -> Rows:
-    """Training rows of the expert that knows ``classes``: theirs, and 1 % of every other class.
+def expert_rows(labels: Rows, pool: Rows, classes: Rows, seed: int, others: float = OTHERS) -> Rows:
+    """Training rows of the expert that knows ``classes``: theirs, and a share of every other class.
 
     >>> labels = np.repeat([0, 1, 2], [3, 200, 50])
     >>> np.bincount(labels[expert_rows(labels, np.arange(253), np.array([0]), seed=0)])
@@ -244,7 +250,7 @@ def expert_rows(labels: Rows, pool: Rows, classes: Rows, seed: int) -> Rows:
     for label in np.unique(labels[pool]):
         rows = pool[labels[pool] == label]
         if label not in classes:
-            rows = rng.choice(rows, max(1, round(OTHERS_FRACTION * len(rows))), replace=False)
+            rows = rng.choice(rows, max(1, round(others * len(rows))), replace=False)
         kept.append(rows)
     return np.sort(np.concatenate(kept)).astype(np.int64)
 
@@ -277,7 +283,7 @@ def _trained_expert(
             "holdout": bool(holdout),
         }
     )
-    file = None if cache_dir is None else Path(cache_dir) / f"expert-{key[:16]}.safetensors"
+    file = None if cache_dir is None else Path(cache_dir) / f"expert-{key[:16]}.npz"
     known = _read_expert(file, key)
     if known is not None:
         return known
@@ -345,12 +351,12 @@ def _read_expert(file: Path | None, key: str) -> tuple[Rows, Rows, dict[str, Any
     if file is None or not file.exists():
         return None
     try:
-        with safe_open(file, framework="np") as opened:
-            header = json.loads((opened.metadata() or {})[HEADER])
-            train, test = (opened.get_tensor(name).astype(np.int64) for name in ("train", "test"))
+        arrays = read_npz(file, lambda name: name in ("train", "test", "header"))
+        header = json.loads(arrays["header"].tobytes())
+        train, test = (arrays[name].astype(np.int64) for name in ("train", "test"))
         if header["key"] != key:
             raise ValueError("it belongs to another expert")
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         warnings.warn(
             f"{file} cannot be used ({error}); the expert is trained again.",
             MildWarning,
@@ -361,13 +367,11 @@ def _read_expert(file: Path | None, key: str) -> tuple[Rows, Rows, dict[str, Any
 
 
 def _write_expert(file: Path, key: str, answers: list[Rows], facts: dict[str, Any]) -> None:
-    tensors = {
-        name: answered.astype(np.int32)
-        for name, answered in zip(("train", "test"), answers, strict=True)
-    }
-    header = {"schema": SCHEMA, "key": key, "facts": facts}
-    with replacing(file) as stream:
-        stream.write(save(tensors, {HEADER: json.dumps(header)}))
+    header = json.dumps({"schema": SCHEMA, "key": key, "facts": facts}).encode()
+    train, test = (answered.astype(np.int32) for answered in answers)
+    content = io.BytesIO()
+    np.savez(content, train=train, test=test, header=np.frombuffer(header, np.uint8))
+    write_whole(file, content.getvalue())
 
 
 def people_columns(people: PeopleFile) -> tuple[str, ...]:

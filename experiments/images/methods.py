@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from mild.core.costs import ALL_REWARDS, REWARDS, cheapest
 from mild.core.losses import class_weights, ldam_margins
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 Margins = str | tuple[float, ...] | None
 Costs = NDArray[np.float32]
+Scores = NDArray[np.floating[Any]]
 
 #: TDEF with other targets, to report what makes `others` rewards work (``control_rewards``).
 CONTROLS = ("tdef-smoothed", "tdef-smoothed-half", "tdef-dropped")
-METHODS = ("mild", "tdef", "ce", "cwce", "ldam", *CONTROLS)
+METHODS = ("mild", "tdef", "plugin", "ce", "cwce", "ldam", *CONTROLS)
 #: How margins are found.
 MARGINS = ("uniform", "theory", "tuned", "grid")
 #: Rewards as they are, or scaled to mean row sum 1.
@@ -38,7 +40,7 @@ OPTIONS = ("rewards", "counts", "margins", "total", "strength")
 # A word that stands for MILD with these margins, and the sum of the margins where none is given.
 SHORT = {"mild": "theory", "uniform": "uniform", "tuned": "tuned", "grid": "grid"}
 TOTALS = {"theory": "1", "grid": "1", "uniform": "mean1", "tuned": "mean1"}
-LABELS = {"tdef": "TDEF", "ce": "CE", "cwce": "CWCE", "ldam": "LDAM"} | {
+LABELS = {"tdef": "TDEF", "plugin": "plug-in", "ce": "CE", "cwce": "CWCE", "ldam": "LDAM"} | {
     "tdef-smoothed": "TDEF, smoothed targets",
     "tdef-smoothed-half": "TDEF, smoothed targets, ambiguous rows at half weight",
     "tdef-dropped": "TDEF, ambiguous rows dropped",
@@ -237,17 +239,22 @@ def robustness(center: Sequence[float], steps: Sequence[float] = (1, 3, 5)) -> t
 ROBUSTNESS = robustness((0.3629, 0.3232, 0.3139))
 
 
+def _as_they_are(scores: Scores) -> Scores:
+    return scores
+
+
 @dataclass(frozen=True)
 class Objective:
     """A loss ready for training, and the margins that its scores are decoded with.
 
-    ``loss_on(costs)`` is the same loss for other rows. ``margins`` is None for methods that learn from the
-    cheapest expert alone: they decide by the largest score.
+    ``loss_on(costs)`` is the same loss for other rows. ``margins`` is None for methods that decide by the
+    largest value without them. ``values(scores)`` are what a decision compares; higher is better.
     """
 
     loss: Loss
     margins: tuple[float, ...] | None
     loss_on: Callable[[Costs], Loss]
+    values: Callable[[Scores], Scores] = _as_they_are
 
 
 def decisions(margins: Sequence[float] | None) -> tuple[str, ...]:
@@ -283,7 +290,12 @@ def training_margins(method: Method, costs: Costs, largest: float) -> tuple[floa
 
 
 def make_objective(
-    method: Method, costs: Costs, largest: float, device: str = "cpu", scale: str = "raw"
+    method: Method,
+    costs: Costs,
+    largest: float,
+    device: str = "cpu",
+    scale: str = "raw",
+    prices: Sequence[float] | NDArray[np.float64] | None = None,
 ) -> Objective:
     """The loss of ``method`` on rows with these costs.
 
@@ -291,7 +303,8 @@ def make_objective(
     lies on the device before the first step, so that a step may be recorded as a CUDA graph.
 
     ``largest`` is the largest possible cost, the scale of complement rewards; ``scale`` "unit" stands for
-    rewards of mean row sum 1.
+    rewards of mean row sum 1. ``prices`` (n_experts,) are the part of the costs that is no error, none by
+    default; the plug-in alone treats them apart.
     """
     import torch
 
@@ -301,6 +314,10 @@ def make_objective(
     check_option("scale", scale, SCALES)
     if method.name in ("ce", "cwce", "ldam"):
         return _label_objective(method.name, costs, device)
+    if method.name == "plugin":
+        return _plugin_objective(
+            costs, np.zeros(costs.shape[1]) if prices is None else prices, device
+        )
     margins = training_margins(method, costs, largest)
 
     def weigh(costs: Costs) -> Tensor:
@@ -345,6 +362,26 @@ def control_rewards(costs: Tensor, name: str, largest: float) -> Tensor:
     smooth = rewards(costs, "others")
     smooth = smooth * (hard.sum(dim=1) / smooth.sum(dim=1).clamp(min=1e-12))[:, None]
     return torch.where(ambiguous, hard * (0.5 if name == "tdef-smoothed-half" else 1.0), smooth)
+
+
+def _plugin_objective(
+    costs: Costs, prices: Sequence[float] | NDArray[np.float64], device: str
+) -> Objective:
+    """One logistic loss per expert on whether it is right; decides by estimated error plus price."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    charged = np.asarray(prices, np.float64)
+
+    def loss_on(costs: Costs) -> Loss:
+        right = torch.as_tensor(costs - charged < 0.5, dtype=torch.float32, device=device)
+        return lambda scores, rows: binary_cross_entropy_with_logits(
+            scores, right[rows], reduction="none"
+        ).sum(dim=1)
+
+    return Objective(
+        loss_on(costs), None, loss_on, lambda scores: expit(scores.astype(np.float64)) - charged
+    )
 
 
 def _label_objective(name: str, costs: Costs, device: str) -> Objective:

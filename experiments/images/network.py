@@ -32,9 +32,9 @@ class Block(nn.Module):
 class Backbone(nn.Module):
     """Images to features: (n, channels, height, width) to (n, 8 * width)."""
 
-    def __init__(self, channels: int, width: int) -> None:
+    def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(channels, width, 3, 1, 1, bias=False)
+        self.stem = nn.Conv2d(channels, width, 3, stride, 1, bias=False)
         self.norm = nn.BatchNorm2d(width)
         blocks: list[nn.Module] = []
         inside = width
@@ -57,9 +57,9 @@ class Backbone(nn.Module):
 class Network(nn.Module):
     """A backbone and a linear head with one score per output."""
 
-    def __init__(self, channels: int, n_outputs: int, width: int) -> None:
+    def __init__(self, channels: int, n_outputs: int, width: int, stride: int) -> None:
         super().__init__()
-        self.backbone = Backbone(channels, width)
+        self.backbone = Backbone(channels, width, stride)
         self.head = nn.Linear(self.backbone.n_features, n_outputs)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,10 +67,13 @@ class Network(nn.Module):
         return scores
 
 
-def make_network(channels: int, n_outputs: int, width: int = 64, seed: int = 0) -> Network:
+def make_network(
+    channels: int, n_outputs: int, width: int = 64, seed: int = 0, stride: int = 1
+) -> Network:
     """A ResNet-18 whose first weights depend on the seed alone; torch's generators stay untouched.
 
-    Convolutions start at He's normal (fan out), as in the paper that introduced the network.
+    ``stride`` is that of the first convolution: 1 for CIFAR, 2 for images of twice its size at a quarter of
+    the work. Convolutions start at He's normal (fan out), as in the paper that introduced the network.
 
     >>> network = make_network(3, 5, width=4)
     >>> network(torch.zeros(2, 3, 8, 8)).shape
@@ -81,7 +84,7 @@ def make_network(channels: int, n_outputs: int, width: int = 64, seed: int = 0) 
     with torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the generators of all GPUs, too.
         torch.default_generator.manual_seed(seed)
-        network = Network(channels, n_outputs, width)
+        network = Network(channels, n_outputs, width, stride)
         for module in network.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,10 @@ Costs = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a router is trained and judged on, and how."""
+    """What a router is trained and judged on, and how.
+
+    ``prices`` (n_experts,) are the part of the costs that is no error; None where there is none.
+    """
 
     images: NDArray[np.uint8]
     costs: Costs
@@ -40,6 +43,7 @@ class Problem:
     protocol: Protocol
     device: str
     scale: str = "raw"
+    prices: NDArray[np.float64] | None = None
 
     def train(
         self,
@@ -55,7 +59,9 @@ class Problem:
         """
         images = self.images if rows is None else self.images[rows]
         costs = self.costs if rows is None else self.costs[rows]
-        objective = make_objective(method, costs, self.largest, self.device, self.scale)
+        objective = make_objective(
+            method, costs, self.largest, self.device, self.scale, self.prices
+        )
         network = train_network(
             images,
             costs.shape[1],
@@ -78,7 +84,7 @@ class Problem:
             surrogate = loss(torch.as_tensor(scores, device=self.device), rows)
             losses = {"test_surrogate": float(surrogate.mean())}
             for rule in decisions(objective.margins):
-                chosen = decide(scores, objective.margins, rule=rule)
+                chosen = decide(objective.values(scores), objective.margins, rule=rule)
                 losses[rule] = deferral_loss(self.test_costs, chosen)
             return losses
 
@@ -97,16 +103,15 @@ class Problem:
 
 
 def outcomes(
-    scores: NDArray[np.floating[Any]],
-    costs: NDArray[np.floating[Any]],
-    margins: Sequence[float] | None,
+    scores: NDArray[np.floating[Any]], costs: NDArray[np.floating[Any]], objective: Objective
 ) -> dict[str, dict[str, Any]]:
     """Loss, shares and recall of each decision rule that applies, JSON-ready."""
     if not np.isfinite(scores).all():
         raise DivergedError(
             "scores must be finite; the training diverged. Lower the learning rate."
         )
-    return {rule: judged(costs, decide(scores, margins, rule=rule)) for rule in decisions(margins)}
+    values, margins = objective.values(scores), objective.margins
+    return {rule: judged(costs, decide(values, margins, rule=rule)) for rule in decisions(margins)}
 
 
 def judged(costs: NDArray[np.floating[Any]], chosen: NDArray[np.intp]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from experiments.images.experts import (
     COSTS,
     EXPERTS,
     HELD_OUT_SEED,
+    OTHERS,
     SETUPS,
     TEST_FRACTION,
     ExpertAnswers,
@@ -37,7 +38,6 @@ from experiments.images.experts import (
 )
 from experiments.images.methods import SCALES, Method, method_label, training_margins
 from experiments.images.problem import Problem, outcomes, reference
-from experiments.images.search import search_grid, search_heads
 from experiments.images.training import Protocol, TrainedNetwork, best_device, recipe
 from experiments.records import SCHEMA, Record, Report, ResultsFile, cell_key, surroundings
 from mild.errors import InvalidInputError, check_option
@@ -69,6 +69,7 @@ class Request:
     price: float = 0.1
     ambiguous: float | None = None
     validation: bool = False
+    others: float = OTHERS
 
     def __post_init__(self) -> None:
         check_option("scale", self.scale, SCALES)
@@ -93,8 +94,13 @@ class Request:
                 f"ambiguous must be a share of at least 0 and below 1, with synthetic experts; got "
                 f"{self.ambiguous}."
             )
-        if self.holdout and "real" not in self.experts:
-            raise InvalidInputError("holdout must go with real experts; got synthetic ones alone.")
+        for name, usual in (("holdout", False), ("others", OTHERS)):
+            if getattr(self, name) != usual and "real" not in self.experts:
+                raise InvalidInputError(f"{name} must go with real experts; got none of them.")
+        if not 0 < self.others <= 1:
+            raise InvalidInputError(
+                f"others must be a share above 0 and at most 1; got {self.others}."
+            )
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,8 @@ def cell_entry(request: Request, cell: Cell, digest: str) -> dict[str, Any]:
         entry["ambiguous"] = request.ambiguous
     if request.validation:
         entry["validation"] = True
+    if cell.experts == "real" and request.others != OTHERS:
+        entry["others"] = request.others
     return entry
 
 
@@ -171,18 +179,22 @@ def run(request: Request, progress: Progress | None = None) -> list[Record]:
     """
     results = ResultsFile(request.results)
     with results.locked():
-        runner = _Runner(request, results)
+        runner = Runner(request, results)
         cells = [(cell.title, partial(runner.record, cell)) for cell in plan(request)]
         return results.run(cells, progress)
 
 
-class _Runner:
-    """Data, experts and trainings of one request."""
+class Runner:
+    """Data, experts and trainings of one request; ``images`` are data sets that are loaded already."""
 
-    def __init__(self, request: Request, results: ResultsFile) -> None:
+    def __init__(
+        self,
+        request: Request,
+        results: ResultsFile,
+        images: Mapping[str, ImageData] | None = None,
+    ) -> None:
         self.request, self.results = request, results
-        self.device = choose_device(request.device)
-        self._data: dict[str, ImageData] = {}
+        self._data = dict(images or {})
         self._scenarios: dict[Any, tuple[ImageData, ExpertAnswers]] = {}
         # What is wrong with the data shows before the first training.
         for dataset in request.datasets:
@@ -192,8 +204,13 @@ class _Runner:
             if request.table == "people":
                 self.people(dataset)
 
+    @cached_property
+    def device(self) -> str:
+        """The device that trainings run on."""
+        return choose_device(self.request.device)
+
     def data(self, dataset: str) -> ImageData:
-        """Images of a data set; one is held at a time."""
+        """Images of a data set; of those that it loads one is held at a time."""
         if dataset not in self._data:
             self._data = {dataset: load_images(dataset, self.request.data_dir)}
             self._scenarios.clear()
@@ -244,7 +261,7 @@ class _Runner:
             "cell": entry,
             "margins": None if objective.margins is None else list(objective.margins),
             "outcomes": outcomes(
-                network.scores(problem.test_images), problem.test_costs, objective.margins
+                network.scores(problem.test_images), problem.test_costs, objective
             ),
             "reference": reference(problem.test_costs),
             "chosen": chosen,
@@ -280,6 +297,7 @@ class _Runner:
             protocol=request.protocol,
             device=self.device,
             scale=request.scale,
+            prices=answers.charged(cell.cost),
         )
         return problem.held_out() if request.validation else problem, answers, data.note
 
@@ -299,7 +317,12 @@ class _Runner:
         request.cache_dir.mkdir(parents=True, exist_ok=True)
         if cell.experts == "real":
             answers = trained_answers(
-                data, cell.setup, protocol, holdout=request.holdout, **options
+                data,
+                cell.setup,
+                protocol,
+                holdout=request.holdout,
+                others=request.others,
+                **options,
             )
             return data, answers
         people = self.people(cell.dataset)
@@ -312,6 +335,9 @@ class _Runner:
             same = {k: v for k, v in record["cell"].items() if k not in ("table", "seed")}
             if record.get("chosen") and same == what:
                 return dict(record["chosen"])
+        # Imported here: nothing else needs joblib.
+        from experiments.images.search import search_grid, search_heads
+
         problem, _, _ = self.problem(cell, HELD_OUT_SEED, report)
         search = search_heads if cell.method.margins == "tuned" else search_grid
         start = time.perf_counter()

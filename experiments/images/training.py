@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -24,7 +24,6 @@ from torch.nn.functional import pad
 from experiments.images.network import Network, make_network
 from experiments.records import DivergedError
 from mild.errors import InvalidInputError, check_option
-from mild.routers.neural.training import Run, learning_rate, train_epochs
 
 Images: TypeAlias = NDArray[np.uint8]
 Scores: TypeAlias = NDArray[np.float32]
@@ -40,6 +39,8 @@ SCHEDULES = ("constant", "one-cycle")
 DECAYS = ("coupled", "decoupled")
 DEFAULT = "adamw"
 CHANGED = ", changed"
+# One cycle: up for this share of the steps, from and down to these shares of the largest rate.
+RISE, START, END = 0.3, 1 / 25, 1 / 25e4
 PADDING = 4
 EVALUATION_BATCH = 2000
 IMAGE, TOP, LEFT, MIRROR = range(4)
@@ -58,6 +59,7 @@ class Protocol:
     width : channels of the first stage; ResNet-18 has 64
     decay : "coupled" adds ``weight_decay * weight`` to the gradient, so that the size of the loss decides
         how strong it is; "decoupled" subtracts ``lr * weight_decay * weight`` in each step
+    stride : of the first convolution
 
     >>> PROTOCOLS["fast"].changed(epochs=2, width=None).name
     'fast, changed'
@@ -72,11 +74,12 @@ class Protocol:
     augment: bool
     width: int = 64
     decay: str = "coupled"
+    stride: int = 1
 
     def __post_init__(self) -> None:
         check_option("schedule", self.schedule, SCHEDULES)
         check_option("decay", self.decay, DECAYS)
-        for name, least in {"epochs": 1, "batch_size": 2, "width": 1}.items():
+        for name, least in {"epochs": 1, "batch_size": 2, "width": 1, "stride": 1}.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidInputError(f"{name} must be an integer >= {least}; got {value!r}.")
@@ -101,10 +104,11 @@ class Protocol:
         return {"name": name, "weight_decay": self.weight_decay, "decay": self.decay}
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a record; without ``decay`` where it is coupled, as in the first records."""
+        """Plain values for a record; without what the first records leave out at its usual value."""
         values = dataclasses.asdict(self)
-        if self.decay == "coupled":
-            del values["decay"]
+        for name, usual in (("decay", "coupled"), ("stride", 1)):
+            if values[name] == usual:
+                del values[name]
         return values
 
 
@@ -239,10 +243,12 @@ class Stepper:
 class TrainedNetwork:
     """What training gave: the network, one record per epoch, and the seconds of all epochs."""
 
-    def __init__(self, network: Network, feed: ImageFeed, run: Run) -> None:
-        self.network, self.feed, self.history = network, feed, run.history
-        self.seconds = _seconds(run)
-        self.images_per_second = run.epoch * feed.n_images / max(self.seconds, 1e-9)
+    def __init__(
+        self, network: Network, feed: ImageFeed, history: Sequence[dict[str, Any]]
+    ) -> None:
+        self.network, self.feed, self.history = network, feed, history
+        self.seconds = math.fsum(record["seconds"] for record in history)
+        self.images_per_second = len(history) * feed.n_images / max(self.seconds, 1e-9)
 
     def scores(self, images: Images) -> Scores:
         """Scores (n, n_outputs) of images as they are."""
@@ -279,7 +285,8 @@ def train_network(
     place = torch.device(device)
     cuda = place.type == "cuda"
     feed = ImageFeed(images, protocol.augment, flip, place)
-    network = make_network(feed.channels, n_outputs, protocol.width, seed).to(place)
+    network = make_network(feed.channels, n_outputs, protocol.width, seed, protocol.stride)
+    network.to(place)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     kind = torch.optim.AdamW if protocol.decay == "decoupled" else torch.optim.Adam
     rate: Any = torch.tensor(protocol.lr, device=place) if cuda else protocol.lr
@@ -301,7 +308,7 @@ def train_network(
         for step in range(steps):
             if protocol.schedule == "one-cycle":
                 done = (number - 1) * steps + step
-                rate = protocol.lr * learning_rate(done, protocol.epochs * steps)
+                rate = protocol.lr * one_cycle(done, protocol.epochs * steps)
             stepper(plans[step], rate)
         record = {"epoch": number, "loss": float(stepper.total) / steps, "learning_rate": rate}
         record["seconds"] = time.monotonic() - start
@@ -309,14 +316,37 @@ def train_network(
             record |= evaluate(lambda others: _evaluate(network, feed, others, network.head))
         return record
 
+    history: list[dict[str, Any]] = []
     with _deterministic():
-        try:
-            run = train_epochs(network, epoch, protocol.epochs, progress=progress)
-        except InvalidInputError as error:
-            if "diverged" not in str(error):
-                raise
-            raise DivergedError(str(error)) from error
-    return TrainedNetwork(network, feed, run)
+        for number in range(1, protocol.epochs + 1):
+            record = epoch(number)
+            weights = network.parameters()
+            if not math.isfinite(record["loss"]) or not all(w.isfinite().all() for w in weights):
+                raise DivergedError(
+                    f"training diverged in epoch {number}: loss or weights are not finite. Lower the "
+                    f"learning rate."
+                )
+            history.append(record)
+            if progress is not None:
+                progress(number, protocol.epochs, f"loss {record['loss']:.4f}")
+    return TrainedNetwork(network, feed, history)
+
+
+def one_cycle(step: int, steps: int) -> float:
+    """The learning rate of a step, counted from 0, as a share of the largest one (Smith and Topin 2019).
+
+    A cosine up over the first 30 % of the steps, and one down to almost nothing.
+
+    >>> [round(one_cycle(step, 11), 3) for step in (0, 2, 5, 10)]
+    [0.04, 0.96, 0.726, 0.0]
+    """
+    peak = RISE * steps - 1
+    if peak > 0 and step <= peak:
+        start, end, done = START, 1.0, step / peak
+    else:
+        peak = max(peak, 0.0)
+        start, end, done = 1.0, END, (step - peak) / max(steps - 1 - peak, 1.0)
+    return end + (start - end) * (1 + math.cos(math.pi * done)) / 2
 
 
 def recipe() -> dict[str, int]:
@@ -327,10 +357,6 @@ def recipe() -> dict[str, int]:
 def best_device() -> str:
     """ "cuda" where there is a GPU that torch can use, otherwise "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _seconds(run: Run) -> float:
-    return math.fsum(record.get("seconds", 0.0) for record in run.history)
 
 
 def _evaluate(

@@ -40,7 +40,8 @@ def scores():
 EXAMPLES = [
     *READINGS,
     *ROBUSTNESS,
-    *map(Method.parse, ["tdef", "ce", "cwce", "ldam", *CONTROLS, "tuned:rewards=any", "grid"]),
+    *map(Method.parse, ["tdef", "plugin", "ce", "cwce", "ldam", *CONTROLS]),
+    *map(Method.parse, ["tuned:rewards=any", "grid"]),
     Method.parse("mild:rewards=baseline,strength=0.5"),
 ]
 
@@ -119,7 +120,7 @@ def test_label_losses_are_the_library_ones_on_the_cheapest_expert(costs, scores,
         assert objective.margins is None
 
 
-@pytest.mark.parametrize("name", ["mild", "tdef", "ce", "cwce", "ldam", *CONTROLS])
+@pytest.mark.parametrize("name", ["mild", "tdef", "plugin", "ce", "cwce", "ldam", *CONTROLS])
 def test_a_step_reaches_the_scores_and_waits_for_no_value(name, costs):
     """Tensors without values stand in for a device that must not be waited for."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -150,6 +151,47 @@ def test_margins_that_cannot_be_trained_with_are_refused(costs):
     for text in ("mild:margins=3/1", "tuned", "grid"):
         with pytest.raises(InvalidInputError):
             make_objective(Method.parse(text), costs, 1.0)
+
+
+def test_the_plug_in_learns_how_often_experts_are_right_and_decides_by_error_plus_price():
+    rng = np.random.default_rng(0)
+    # Two experts, four kinds of rows, 2,000 rows of each; right[kind] is how often an expert is right.
+    right = np.array([[0.9, 0.6], [0.5, 0.7], [0.3, 0.25], [0.8, 0.75]])
+    prices = np.array([0.2, 0.05])
+    kinds = np.repeat(np.arange(4), 2000)
+    errors = (rng.random((8000, 2)) > right[kinds]).astype(np.float32)
+    objective = make_objective(
+        Method("plugin"), (errors + prices).astype(np.float32), 1.2, prices=prices
+    )
+    scores = torch.zeros(4, 2, requires_grad=True)
+    optimizer = torch.optim.LBFGS([scores], max_iter=100)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = objective.loss(scores[kinds], torch.arange(8000)).mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    seen = np.array([1 - errors[kinds == kind].mean(axis=0) for kind in range(4)])
+    np.testing.assert_allclose(torch.sigmoid(scores).detach(), seen, atol=1e-4)
+    least = (1 - right + prices).argmin(axis=1)
+    assert least.tolist() == [0, 1, 1, 1]
+    values = objective.values(scores.detach().numpy())
+    assert nn.decide(torch.as_tensor(values)).tolist() == least.tolist()
+    # With errors alone as costs expert 0 is the better one in kinds 2 and 3, too.
+    alone = make_objective(Method("plugin"), errors, 1.0)
+    values = alone.values(scores.detach().numpy())
+    assert values.argmax(axis=1).tolist() == [0, 1, 0, 0]
+
+
+def test_prices_leave_the_training_of_the_plug_in_as_it_was(costs, scores):
+    prices = np.array([0.7, 0.2, 0.1])
+    priced = make_objective(
+        Method("plugin"), (costs + prices).astype(np.float32), 1.7, prices=prices
+    )
+    plain = make_objective(Method("plugin"), costs, 1.0)
+    assert torch.equal(priced.loss(scores, ROWS), plain.loss(scores, ROWS))
 
 
 def test_costs_without_any_difference_give_no_nan(scores):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from experiments import page, records
 from experiments.images import __main__ as images_command
-from experiments.images.experts import Setup
+from experiments.images.experts import OTHERS, Setup
 from experiments.images.methods import Method
 from experiments.images.run import Request, cell_entry, plan
 from experiments.images.training import PROTOCOLS, Protocol
@@ -168,6 +168,7 @@ def request_of(cell):
         scale=cell["scale"],
         ambiguous=cell.get("ambiguous"),
         validation=cell.get("validation", False),
+        others=cell.get("others", OTHERS),
     )
 
 

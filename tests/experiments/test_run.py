@@ -17,6 +17,7 @@ from experiments.images import search
 from experiments.images.data import PeopleFile, load_images
 from experiments.images.methods import Method
 from experiments.images.run import choose_device, plan, run
+from experiments.images.training import PROTOCOLS
 from experiments.records import DivergedError, read_records, record_problem
 from experiments.show import paired_t_interval, print_tables, summarise
 from mild.core.margins import MarginGrid
@@ -138,7 +139,7 @@ def test_a_training_that_diverges_does_not_keep_the_others_from_being_run(
 
 def test_the_paper_s_grid_takes_the_point_of_the_least_held_out_loss(make_request, monkeypatch):
     request = make_request()
-    runner = runs._Runner(request, runs.ResultsFile(request.results))
+    runner = runs.Runner(request, runs.ResultsFile(request.results))
     problem, _, _ = runner.problem(plan(request)[0], 0, lambda message: None)
     grid = MarginGrid(((0.2, 0.4, 0.4), (0.5, 0.3, 0.2)), 7)
     monkeypatch.setattr(search, "paper_grid", lambda center: grid)
@@ -155,6 +156,8 @@ def test_requests_that_cannot_be_run_are_refused(make_request):
         ("table1", {"holdout": True}),
         ("table1", {"ambiguous": 1.0}),
         ("table2", {"ambiguous": 0.1}),
+        ("table1", {"others": 0.1}),
+        ("table2", {"others": 0.0}),
         ("people", {"datasets": ("cifar10",)}),
         ("people", {"datasets": ("digits",), "people_file": "p.npz"}),
     ):
@@ -162,6 +165,23 @@ def test_requests_that_cannot_be_run_are_refused(make_request):
             make_request(table, **fields)
     with pytest.raises(OptionError):
         choose_device("tpu")
+
+
+def test_the_share_of_other_classes_is_part_of_the_cell_and_of_what_is_shown(make_request):
+    usual, more = (
+        run(make_request("table2", methods=("tdef", "plugin"), **fields))
+        for fields in ({}, {"others": 0.2, "expert_protocol": PROTOCOLS["paper"].changed(epochs=1)})
+    )
+    assert "others" not in usual[0]["cell"]
+    assert more[0]["cell"]["others"] == 0.2
+    rows = [r["experts"]["notes"]["experts"][0]["rows"] for r in (usual[0], more[0])]
+    assert rows[0] < rows[1]
+    (first, second) = summarise([*usual, *more])
+    assert "20 % of the other classes" in first.title + second.title
+    right = usual[0]["experts"]["notes"]["experts"][0]["accuracy"]["test"]
+    shown = f"{100 * right['own']:.1f} and {100 * right['others']:.1f} %"
+    assert any(shown in note for block in (first, second) for note in block.notes)
+    assert first.rows.method.tolist()[:2] == ["TDEF", "plug-in"]
 
 
 def test_a_paired_interval_covers_the_mean_and_is_wider_for_overlapping_splits():
