@@ -142,6 +142,25 @@ def test_an_expert_that_got_better_is_found_and_promoted(folder, ledger):
     assert read_versions(folder).serving == 1
 
 
+@pytest.mark.parametrize("goal", [{"price_weight": 10.0}, {"keep_quality": 0.9}])
+def test_a_router_that_was_tuned_learns_and_so_does_what_it_has_learned(goal, tmp_path):
+    known = table(120)
+    for name, dollars in zip(NAMES, (0.001, 0.01, 0.02), strict=True):
+        known = known.append_column(f"cost__{name}", pa.array([dollars] * 120))
+    search = mild.RouterCV(families="linear", cv=2)
+    folder = mild.tune(known, search=search, **goal).router.save(tmp_path / "router")
+    path = write(tmp_path / "l", *make(mild.load(folder), n=160, rate=1.0))
+    first = mild_gateway.learn(folder, path, table=known)
+    assert (first.promoted, first.version, first.judgement.rows) == (False, 2, 80)
+    write(path, *make(mild.load(folder), n=400, start=160, seed=1, rate=1.0))
+    found = mild_gateway.learn(folder, path, table=known)
+    assert found.judgement.rows == 400
+    for learned in (first, found):
+        for quantity in ("cost", "error", "dollars"):
+            interval = learned.judgement.differences[quantity]["doubly_robust"]
+            assert interval.low <= interval.estimate <= interval.high
+
+
 def test_nothing_is_promoted_if_nothing_changed(folder, tmp_path):
     for seed in range(3):
         path = write(tmp_path / f"l{seed}", *make(mild.load(folder), wrong=THEN, seed=seed))

@@ -1,6 +1,8 @@
 """The ledger as a file, and back as a table of outcomes."""
 
+import csv
 import datetime
+import json
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,10 +17,26 @@ from mild_gateway.ledger.export import export
 from mild_gateway.ledger.records import COLUMNS
 from replay_cases import NAMES, make_log, write_log
 
+# A value for every column that may be null.
+CALLS = [
+    {
+        "expert": "small", "step": 1, "outcome": "ok", "dollars": 0.001, "tokens_in": 10,
+        "tokens_out": 20, "latency_ms": 12.5, "reported": None,
+    }
+]  # fmt: skip
+FULL = {
+    "expected_cost": 0.25, "first_byte_ms": 7.5, "overhead_ms": 1.5, "attempts": 2, "streamed": True,
+    "session": "s", "text": "ß", "error": "cut", "pinned_by": "r9",
+    "preferred": "large", "draws": [0.1, 0.1, 0.8], "calls": CALLS, "reported": "m-1 f",
+    "features": "AAAA", "novel": True,
+}  # fmt: skip
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def path(request, tmp_path_factory):
     records = [
+        record(51, time=1_799_999_998.0, **FULL),
+        record(52, time=1_799_999_998.5, novel=False),
         record(0, time=1_800_000_000.25, streamed=True, text="ß", pinned_by="r9", session="s"),
         record(50, time=1_799_999_999.0, probabilities=[0.25, None, 0.75]),
         record(
@@ -34,16 +52,37 @@ def path(request, tmp_path_factory):
 
 def test_every_column_of_every_row_comes_out(path, tmp_path):
     out = tmp_path / "l.parquet"
-    assert export(path, out) == 51
+    assert export(path, out) == 53
     rows = pq.read_table(out).to_pylist()
+    # So that none is right because it is empty everywhere.
+    assert None not in rows[0].values()
     for row, entry in zip(rows, read_ledger(path), strict=True):
         moment = row.pop("time")
         assert moment.tzinfo is not None
         assert moment.timestamp() == entry.time
         names = row.pop("experts")
         assert names == (EXPERTS if entry.probabilities else None)
+        if row["calls"] is not None:
+            row["calls"] = json.loads(row["calls"])
         assert row == {name: getattr(entry, name) for name in COLUMNS if name != "time"}
+    assert [row["novel"] for row in rows[:3]] == [True, False, None]
     assert [path.name for path in tmp_path.iterdir()] == ["l.parquet"]
+
+
+def test_truth_values_and_nothing_are_themselves_in_lines_of_json_and_in_csv(path, tmp_path):
+    export(path, tmp_path / "l.jsonl")
+    lines = (tmp_path / "l.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines[:3]]
+    assert [(row["novel"], row["streamed"]) for row in rows] == [
+        (True, True),
+        (False, False),
+        (None, False),
+    ]
+    assert json.loads(rows[0]["calls"]) == CALLS
+    export(path, tmp_path / "l.csv")
+    with (tmp_path / "l.csv").open(newline="", encoding="utf-8") as file:
+        cells = [(row["novel"], row["streamed"]) for row in csv.DictReader(file)][:3]
+    assert cells == [("true", "true"), ("false", "false"), ("", "false")]
 
 
 def test_a_span_can_be_taken_out_even_an_empty_one(path, tmp_path):

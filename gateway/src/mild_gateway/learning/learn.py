@@ -25,6 +25,7 @@ from mild.core import BoolArray, FloatArray, IntArray, check_share, decimals, fi
 from mild.data import OutcomeTable, as_frame, frame_library, html_table, read_outcomes
 from mild.errors import check_arguments, count_noun
 from mild.evaluation import ENOUGH_CHANGED
+from mild.policies import tradeoff_of
 from mild.tuning import (
     CostWeights,
     LoggedOutcomes,
@@ -322,7 +323,7 @@ class Learning:
             request * len(SOURCE_NAMES) + logged.source,
             logged.episode,
         )
-        policy: Any = router.direct.policy
+        policy = _learned_policy(router)
         old = _choices(self.serving, logged.X)
         new = _choices(router, logged.X)
         X = first_columns(logged.X, policy.n_columns)
@@ -434,6 +435,12 @@ def _is_cheaper(judgement: Judgement) -> bool:
     """Whether dollars are surely less, and the error is surely not worse, also in the worst case."""
     gaps = judgement.worst_case
     return "dollars" in gaps and gaps["dollars"].high < 0 and gaps["error"].high < NOT_WORSE
+
+
+def _learned_policy(router: Router) -> Any:
+    """What ``fit_candidate`` has learned; a tuned router has it as its heads, beside its other settings."""
+    tuned = tradeoff_of(router.policy)
+    return router.direct.policy if tuned is None else tuned.heads
 
 
 def _choices(router: Router, X: FloatArray) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from mild_gateway.database.engine import Location
 from mild_gateway.ledger.feedback import Feedback
 from mild_gateway.ledger.importing import read_scores
 from mild_gateway.ledger.reading import read_blocks, read_experts
-from mild_gateway.ledger.records import COLUMNS, Record, decisions, from_row
+from mild_gateway.ledger.records import COLUMNS, Record, from_row
 
 
 def export(
@@ -52,16 +53,17 @@ def _parquet_schema() -> Any:
         "time": pa.timestamp("us", "UTC"),
         "probabilities": pa.list_(pa.float64()),
         "draws": pa.list_(pa.float64()),
-        "streamed": pa.bool_(),
+        "calls": pa.string(),
     }
-    types = {str: pa.string(), float: pa.float64(), int: pa.int64()}
-    fields = []
-    for name in COLUMNS:
-        if name == "probabilities":
-            fields.append(("experts", pa.list_(pa.string())))
-        column_type = special.get(name, types[decisions.c[name].type.python_type])
-        fields.append((name, column_type))
-    return pa.schema(fields)
+    # Of the values of a record: the ledger's table has other types, such as numbers for truth values.
+    types = {"str": pa.string(), "float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
+    columns = []
+    for field in dataclasses.fields(Record):
+        if field.name == "probabilities":
+            columns.append(("experts", pa.list_(pa.string())))
+        kind = str(field.type).removesuffix(" | None")
+        columns.append((field.name, special.get(field.name) or types[kind]))
+    return pa.schema(columns)
 
 
 def _fields(
