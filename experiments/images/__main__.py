@@ -22,7 +22,7 @@ from typer import Argument, Option
 
 from experiments.console import main, progress_bar
 from experiments.images.data import DATASETS, fetch_images, load_images
-from experiments.images.experts import Setup
+from experiments.images.experts import OTHERS, Setup
 from experiments.images.methods import READINGS, ROBUSTNESS, Method
 from experiments.images.run import TABLES, Request, run, run_classifier
 from experiments.images.training import DEFAULT, PROTOCOLS, Protocol
@@ -59,6 +59,7 @@ class ProtocolOptions:
     weight_decay: Annotated[float | None, Option(help="Strength, in torch's units.")] = None
     decay: Annotated[str | None, Option(help="coupled (Adam) or decoupled (AdamW).")] = None
     augment: Annotated[bool | None, Option(help="Crops and flips.")] = None
+    stride: Annotated[int | None, Option(help="Of the first convolution.")] = None
 
     def applied_to(self, name: str) -> Protocol:
         """The protocol of this name with the changes."""
@@ -84,6 +85,9 @@ class RunOptions:
     validation: Annotated[
         bool, Option("--validation", help="Judge on a held-out tenth of the training images.")
     ] = False
+    others: Annotated[
+        float, Option(help="Share of the other classes that real experts learn from.")
+    ] = OTHERS
 
 
 def _table_command(name: str) -> None:
@@ -102,7 +106,7 @@ def _table_command(name: str) -> None:
         method: Annotated[
             list[str] | None,
             Option(
-                help="tdef, mild, uniform, tuned, grid, ce, cwce, ldam, or a reading such as "
+                help="tdef, mild, plugin, uniform, tuned, grid, ce, cwce, ldam, or a reading such as "
                 "mild:rewards=contrast,counts=best,total=mean3. Default: tdef, mild:total=mean1."
             ),
         ] = None,

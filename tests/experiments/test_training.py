@@ -99,7 +99,8 @@ def test_protocols_are_checked_and_changes_are_named():
     assert fast.changed(epochs=fast.epochs) is fast
     assert fast.changed(epochs=2).changed(lr=1.0).name == "fast, changed"
     assert Protocol(**fast.as_dict()) == fast
-    assert "decay" not in fast.as_dict()
+    assert not {"decay", "stride"} & set(fast.as_dict())
+    assert Protocol(**fast.changed(stride=2).as_dict()).stride == 2
     for change in ({"epochs": 0}, {"lr": 0.0}, {"weight_decay": -1.0}, {"batch_size": 1}):
         with pytest.raises(InvalidInputError, match=next(iter(change))):
             fast.changed(**change)
@@ -115,6 +116,15 @@ def test_first_weights_depend_on_the_seed_alone_and_leave_torch_as_it_was():
     assert all(
         torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True)
     )
+
+
+def test_a_first_stride_of_2_sees_an_image_of_twice_the_size_as_one_of_the_usual_size():
+    usual, strided = (make_network(3, 2, width=4, seed=1, stride=stride) for stride in (1, 2))
+    assert strided.backbone.stem(torch.zeros(1, 3, 16, 16)).shape == (1, 4, 8, 8)
+    assert usual.backbone.stem(torch.zeros(1, 3, 8, 8)).shape == (1, 4, 8, 8)
+    protocol = SMALL.changed(stride=2, epochs=1)
+    images, labels = make_problem()
+    assert train(images, labels, protocol).network.backbone.stem.stride == (2, 2)
 
 
 @pytest.mark.skipif(best_device() == "cpu", reason="needs a CUDA GPU")
