@@ -113,6 +113,7 @@ class Method:
     needs: str | None = None  # package without which it is left out
     # whether it is a cascade, which reads answers and is left out without them
     reads_answers: bool = False
+    is_own: bool = False  # whether it is the user's
 
 
 def linear_search_builder(
@@ -233,15 +234,16 @@ METHODS = (
 
 
 def chosen_methods(
-    names: str | Sequence[str] | None = None,
+    names: str | Sequence[str | tuple[str, Any]] | None = None,
 ) -> tuple[tuple[Method, ...], list[str]]:
-    """Return the methods with these keys, in the order of METHODS.
+    """Return the methods with these keys, in the order of METHODS, and then the user's own.
 
     The best constant is always among them, because the others are compared with it.
 
     Parameters
     ----------
-    names : keys of methods, as a list or separated by commas; None for all methods
+    names : keys of methods, as a list or separated by commas, or ``("mine", estimator)``; None for all
+        methods of mild
 
     Returns
     -------
@@ -252,10 +254,17 @@ def chosen_methods(
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
     if not isinstance(names, Iterable | None):
-        raise invalid("methods", f"must be a list of {', '.join(known_keys)}; got {names!r}.")
-    requested = list(names or known_keys)
-    for name in requested:
-        check_option("method", name, known_keys)
+        raise invalid(
+            "methods",
+            f"must be a list of {', '.join(known_keys)}, or of (name, estimator); got {names!r}.",
+        )
+    requested = []
+    own: list[Method] = []
+    for name in names or known_keys:
+        if isinstance(name, tuple):
+            own.append(_own_method(name, [*known_keys, *(method.key for method in own)]))
+        else:
+            requested.append(check_option("method", name, known_keys))
     available = []
     missing_labels = []
     for method in METHODS:
@@ -265,7 +274,32 @@ def chosen_methods(
             available.append(method)
         else:
             missing_labels.append(method.label)
-    return tuple(available), missing_labels
+    return (*available, *own), missing_labels
+
+
+def _own_method(given: tuple[Any, ...], taken_names: Sequence[str]) -> Method:
+    """Return a user's own method, ``("mine", estimator)``."""
+    match given:
+        case (str(name), estimator) if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
+            pass
+        case _:
+            raise invalid(
+                "methods",
+                "must name own methods as (name, estimator), where the estimator has fit(X, costs) and "
+                f"predict(X); got {given!r:.200}.",
+            )
+    if name in taken_names:
+        raise invalid(
+            "methods", f"must have different names; got {name!r} twice. Choose another name."
+        )
+    return Method(name, name, type(estimator).__name__, partial(_copy, estimator), is_own=True)
+
+
+def _copy(estimator: Any, context: Context) -> Any:
+    """Return an unfitted copy."""
+    from sklearn.base import clone
+
+    return clone(estimator, safe=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,6 +339,8 @@ def run_method(
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
+    if method.is_own:
+        chosen = _checked_choices(method, chosen, len(X_test), train_costs.shape[1])
     return Choices(chosen, _found_parameters(router), time.perf_counter() - start)
 
 
@@ -312,10 +348,29 @@ def _fitted_router(method: Method, context: Context, X_train: Any, train_costs: 
     from mild.routers.base import NamedCosts
 
     router = method.build(context)
+    if method.is_own:
+        router.fit(X_train, train_costs)
+        return router
     labels = fit_labels(router, context.groups)
     costs = NamedCosts.of(train_costs, (), context.ranks)
     router.fit(X_train, costs, **labels)
     return router
+
+
+def _checked_choices(method: Method, chosen: Any, n_rows: int, n_experts: int) -> IntArray:
+    """Return the choices (n_rows,) of a user's method; refuse what are no indices of experts."""
+    indices = np.asarray(chosen)
+    if (
+        indices.shape != (n_rows,)
+        or indices.dtype.kind not in "iu"
+        or not ((indices >= 0) & (indices < n_experts)).all()
+    ):
+        raise invalid(
+            "methods",
+            f"must choose an expert, 0 to {n_experts - 1}, for each of {n_rows} rows; predict of "
+            f"{method.key!r} gave {indices.dtype} of shape {indices.shape}.",
+        )
+    return indices.astype(np.intp)
 
 
 def _found_parameters(router: Any) -> dict[str, Any]:
@@ -807,7 +862,7 @@ def check_results(path: str | os.PathLike[str]) -> Path:
 def compare(
     data: Any,
     *,
-    methods: str | Sequence[str] | None = None,
+    methods: str | Sequence[str | tuple[str, Any]] | None = None,
     n_splits: int | None = None,
     test_size: float = 0.3,
     groups: str | None = None,
@@ -834,7 +889,9 @@ def compare(
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
     methods : methods to compare, one or several of ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn,
         mlp, tune and cascade; None for all. A cascade needs a table with answers (columns
-        ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each
+        ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each. A
+        method of one's own is ``("mine", estimator)`` with ``fit(X, costs)``, where a cost is NaN if its
+        expert was not asked, and ``predict(X)``, which gives indices of experts
     n_splits : number of splits; None for 5, or 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split
