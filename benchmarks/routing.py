@@ -41,8 +41,8 @@ from mild.evaluation.comparison import (
     task_rows,
 )
 from mild.features import make_features
-from mild.metrics import Verdict, resampled_intervals
-from mild.metrics.intervals import student_quantile
+from mild.metrics import Verdict
+from mild.metrics.intervals import resampled_intervals, student_quantile
 from mild.tuning.tasks import Task, make_task, task_splits
 
 INCLUDED = outcomes_file()  # the table that comes with mild

@@ -44,8 +44,8 @@ from mild.evaluation.cascades import cascade_outcomes
 from mild.evaluation.document import data_entries, document_header
 from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
-from mild.metrics.outcomes import (
-    Outcomes,
+from mild.metrics.results import (
+    Results,
     baselines,
     is_graded,
     quality_name,
@@ -468,7 +468,7 @@ class ComparedRows:
     """Rows that methods are compared on."""
 
     inputs: SplitInputs
-    outcomes: Outcomes
+    outcomes: Results
     expert_names: Sequence[str]
     groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
     unit: str = "query"  # what a group is: "query" (equal queries) or "group"
@@ -487,7 +487,7 @@ class ComparedRows:
         train_outcomes = self.outcomes.take(split.train)
         return ranks_in(train_outcomes.quality, train_outcomes.prices)
 
-    def test_outcomes(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
+    def test_outcomes(self, split: Split, choices: Mapping[str, Choices]) -> Results:
         """Return the outcomes of the test rows, with a column for a cascade if one was run.
 
         The ranks that decide ties are those of the training rows.
@@ -643,7 +643,7 @@ class Comparison:
     best_first : the same, the highest mean score first, as tables list them
     oracle : mean cost of the cheapest expert of every test row
     oracle_shares : (n_experts,) how often each expert is the cheapest; ties as in
-        ``Outcomes.oracle``
+        ``Results.oracle``
     baselines : ``baselines`` of the chosen method, means over splits
     n_rows : rows in all
     n_train : training rows per split, on average
@@ -1152,7 +1152,7 @@ class FinishedSplit:
     train: IntArray
     test: IntArray
     dropped: int  # rows that are in neither, because their text is in the training rows
-    outcomes: Outcomes  # of the test rows; with a column for a cascade, if there is one
+    outcomes: Results  # of the test rows; with a column for a cascade, if there is one
     result: SplitResult
 
     @cached_property
@@ -1327,7 +1327,7 @@ def _differences(
     for split in finished:
         differences.append(np.column_stack([split.minus_constant(key) for key in keys]))
         groups.append(split.result.groups)
-    intervals = metrics.difference_intervals(differences, groups, confidence, seed, test_over_train)
+    intervals = metrics.split_intervals(differences, groups, confidence, seed, test_over_train)
     difference_of = {}
     for number, key in enumerate(keys):
         difference_of[key] = Difference(*intervals.row(number))

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from mild.artifact.files import check_free
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
-from mild.metrics.outcomes import TIES
+from mild.metrics.results import TIES
 from mild.metrics.verdict import STARTS
 from mild.report.certainty import certainty_sentence, certainty_setting
 from mild.report.charts import (

@@ -37,8 +37,8 @@ from mild.metrics import (
     common_constant,
     common_rows,
     count_judged,
-    difference_intervals,
     linearised_rows,
+    split_intervals,
 )
 from mild.metrics.intervals import grouped_rows, student_quantile
 from mild.policies import ConstantPolicy, Policy, believed_costs
@@ -488,7 +488,7 @@ class RouterCV(BaseRouter):
             groups_of_tables = [groups]
         differences = comparable.candidates - comparable.constant[:, None]
         n_candidates = differences.shape[1]
-        intervals = difference_intervals(
+        intervals = split_intervals(
             [differences], groups_of_tables, self.confidence, self.random_state
         )
         estimate, low, high = intervals.row(index)

@@ -21,7 +21,7 @@ from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option, listed
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
-from mild.metrics.outcomes import is_graded, mean_scores
+from mild.metrics.results import is_graded, mean_scores
 from mild.policies import Policy, mix_of
 from mild.removed import removal_message
 from mild.tuning.tasks import Progress, Task, check_rows

@@ -18,7 +18,7 @@ from mild.metrics import (
     worst_recall,
 )
 from mild.metrics.intervals import student_quantile
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.results import Results
 from mild.routers import RouterCV, search
 
 NAMES = ("small", "large")
@@ -41,7 +41,7 @@ def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     inputs = X if isinstance(X, SplitInputs) else matrix_inputs(X)
     known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies")}
     about = {name: more.pop(name) for name in ("groups", "unit") if name in more}
-    rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
+    rows = ComparedRows(inputs, Results(costs, **known), NAMES, **about)
     found_by = RouterCV(cv=3, confidence=more.pop("confidence", 0.95))
     return compare_methods(rows, splits, methods, search=found_by, **more)
 

@@ -27,12 +27,12 @@ Figures: TypeAlias = dict[str, float | None]
 #: Names of these figures.
 FIGURES = ("loss", "accuracy", "dollars_per_1000", "seconds")
 
-#: How ``Outcomes.oracle`` decides between experts of equal loss, for people.
+#: How ``Results.oracle`` decides between experts of equal loss, for people.
 TIES = "ties go to the lower price, then to the higher mean score, then to the first name"
 
 
 @dataclass(frozen=True, eq=False)
-class Outcomes:
+class Results:
     """Known outcomes of every expert, each (n_samples, n_experts), NaN where an expert was not asked."""
 
     costs: FloatArray  # the loss: what is minimised
@@ -45,7 +45,7 @@ class Outcomes:
     asked: BoolArray | None = None  # (n_samples, n_experts) which experts that cascade asks
 
     @property
-    def experts(self) -> Outcomes:
+    def experts(self) -> Results:
         """The outcomes without the column of a cascade."""
         if self.answering_expert is None:
             return self
@@ -58,13 +58,13 @@ class Outcomes:
         cascade = self.costs.shape[1] - 1
         return np.where(chosen == cascade, self.answering_expert, chosen)
 
-    def take(self, rows: Any) -> Outcomes:
+    def take(self, rows: Any) -> Results:
         """Return the outcomes of some of the rows."""
         answering_expert = _index_known(self.answering_expert, rows)
         asked = _index_known(self.asked, rows)
         return replace(self._indexed(rows), answering_expert=answering_expert, asked=asked)
 
-    def _indexed(self, index: Any) -> Outcomes:
+    def _indexed(self, index: Any) -> Results:
         """Return the outcomes with costs, scores, prices and latencies indexed by ``index``."""
         return replace(
             self,
@@ -74,7 +74,7 @@ class Outcomes:
             latencies=_index_known(self.latencies, index),
         )
 
-    def columns(self, indices: Sequence[int]) -> Outcomes:
+    def columns(self, indices: Sequence[int]) -> Results:
         """Return the outcomes of some of the columns, in this order."""
         return self._indexed((slice(None), list(indices)))
 
@@ -152,7 +152,7 @@ def _index_known(values: Array | None, index: Any) -> Array | None:
     return indexed
 
 
-def side_by_side(blocks: Sequence[Outcomes]) -> Outcomes:
+def side_by_side(blocks: Sequence[Results]) -> Results:
     """Return outcomes with the columns of several outcomes of the same rows, one after the other."""
 
     def joined(name: str) -> FloatArray | None:
@@ -163,7 +163,7 @@ def side_by_side(blocks: Sequence[Outcomes]) -> Outcomes:
         return np.column_stack(columns)
 
     costs = np.column_stack([block.costs for block in blocks])
-    return Outcomes(costs, joined("scores"), joined("prices"), joined("latencies"))
+    return Results(costs, joined("scores"), joined("prices"), joined("latencies"))
 
 
 def is_graded(scores: FloatArray | None) -> bool:
@@ -227,12 +227,12 @@ def all_priced(chosen_prices: FloatArray, chosen: IntArray) -> bool:
 
 
 def baselines(
-    outcomes: Outcomes, chosen: IntArray, expert_names: Sequence[str], fitted: int | None = None
+    outcomes: Results, chosen: IntArray, expert_names: Sequence[str], fitted: int | None = None
 ) -> list[dict[str, Any]]:
     """Return the figures of a router's choices (n_samples,) and of what they are compared with.
 
     Each entry has a "key", the name of the "expert" that is always asked or None, and the figures of
-    ``Outcomes.means``. The keys are:
+    ``Results.means``. The keys are:
 
     - "router": the choices;
     - "best_single": always the expert that is best on these rows;
