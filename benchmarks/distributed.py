@@ -186,7 +186,7 @@ def search_ray(place: Path) -> dict[str, float]:
     options: dict[str, Any] = {"cv": 3, "n_jobs": 2}
     with joblib_on_ray(workers=2):
         RouterCV(families=["linear"], **options).fit(X[:500], costs[:500])
-        return timed(lambda: RouterCV(families=["linear", "regression"], **options).fit(X, costs))
+        return timed(lambda: RouterCV(families=["linear", "ridge"], **options).fit(X, costs))
 
 
 CONTENDERS: dict[str, Callable[[Path], dict[str, Any]]] = {

@@ -486,7 +486,7 @@ GROUPS = {
     "Evaluation": ("evaluate", "compare", "Verdict"),
     "The router": ("Router", "save", "load", "versions"),
     "Estimators": (
-        "RouterCV", "LinearRouter", "CostRegressionRouter", "KNNRouter", "CascadeRouter",
+        "RouterCV", "LinearRouter", "RidgeRouter", "KNNRouter", "CascadeRouter",
         "NeuralRouter", "ConstantRouter", "DeferralClassifier",
     ),
     "Losses and decisions": (

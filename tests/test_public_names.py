@@ -14,13 +14,16 @@ import mild
 import mild.cli
 
 PUBLIC = [
+    "BlendRouter",
     "CascadeRouter",
     "ConstantRouter",
-    "CostRegressionRouter",
+    "RidgeRouter",
     "DeferralClassifier",
     "KNNRouter",
     "LinearRouter",
     "NeuralRouter",
+    "PricedRouter",
+    "RidgeRouter",
     "OutcomeTable",
     "Router",
     "RouterCV",

@@ -9,9 +9,9 @@ from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import HashingFeatures
 from mild.routers.baselines import ConstantRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 from mild.tuning.fitting import fit_task, make_saved_router, make_text_features
 from mild.tuning.tasks import make_task
 from outcome_cases import make_columns
@@ -19,10 +19,10 @@ from outcome_cases import make_columns
 ROUTERS = {
     "linear": LinearRouter,
     "argmax": lambda: LinearRouter(decision="argmax"),
-    "regression": CostRegressionRouter,
+    "ridge": RidgeRouter,
     "knn": KNNRouter,
     "priced": PricedRouter,
-    "stack": StackRouter,
+    "stack": BlendRouter,
     "constant": ConstantRouter,
 }
 

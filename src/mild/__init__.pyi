@@ -19,12 +19,14 @@ from mild.evaluation.comparison import compare as compare
 from mild.evaluation.evaluate import evaluate as evaluate
 from mild.metrics import Verdict as Verdict
 from mild.metrics import deferral_loss as deferral_loss
+from mild.routers import BlendRouter as BlendRouter
 from mild.routers import CascadeRouter as CascadeRouter
 from mild.routers import ConstantRouter as ConstantRouter
-from mild.routers import CostRegressionRouter as CostRegressionRouter
 from mild.routers import KNNRouter as KNNRouter
 from mild.routers import LinearRouter as LinearRouter
 from mild.routers import NeuralRouter as NeuralRouter
+from mild.routers import PricedRouter as PricedRouter
+from mild.routers import RidgeRouter as RidgeRouter
 from mild.routers import RouterCV as RouterCV
 from mild.tuning.add_expert import add_expert as add_expert
 from mild.tuning.fit import fit as fit

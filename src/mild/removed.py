@@ -912,7 +912,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "topics",
         "Leave it out: kinds of inputs are found as clusters.",
-        where=("RouterCV.fit", "StackRouter.fit"),
+        where=("RouterCV.fit", "BlendRouter.fit"),
     ),
     Removed(
         "parameter",

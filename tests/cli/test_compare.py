@@ -9,7 +9,7 @@ import pytest
 from command_runner import invoke_mild
 
 FAST = ["--splits", 4, "--jobs", 1]
-TWO = [*FAST, "--method", "regression", "--method", "knn"]
+TWO = [*FAST, "--method", "ridge", "--method", "knn"]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_constant_control_oracle_shares_and_recall_are_there(found):
     ):
         assert words in out
     methods = found[1]["comparison"]["methods"]
-    assert [method["method"] for method in methods] == ["constant", "regression", "knn"]
+    assert [method["method"] for method in methods] == ["constant", "ridge", "knn"]
     for method in methods[1:]:
         low, high = method["minus_constant"][1:]
         assert low <= method["minus_constant"][0] <= high
@@ -142,7 +142,7 @@ def test_ctrl_c_prints_the_splits_that_have_finished(mild, logs, monkeypatch):
         return run(*arguments)
 
     monkeypatch.setattr(comparison, "run_method", interrupted_in_the_second_split)
-    done = mild("compare", logs.log, "--method", "regression", "--splits", 3)
+    done = mild("compare", logs.log, "--method", "ridge", "--splits", 3)
     assert done.code == 130
     assert "1 split" in done.out
     assert "cost regression" in done.out

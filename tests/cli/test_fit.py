@@ -38,7 +38,7 @@ def test_json_stands_alone_on_stdout(mild, tables):
     ("name", "kind"),
     [
         ("linear", "linear"),
-        ("regression", "linear_costs"),
+        ("ridge", "linear_costs"),
         ("knn", "nearest"),
         ("constant", "constant"),
     ],

@@ -13,7 +13,7 @@ from mild.data import read_outcomes, read_part
 from mild.errors import OptionError
 from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
 
-QUICK = ["--jobs", 1, "--families", "regression"]
+QUICK = ["--jobs", 1, "--families", "ridge"]
 
 
 # fit

@@ -51,7 +51,7 @@ REFITTED: dict[str, dict[str, Any]] = {
     "linear_pairwise_exponential": _linear(surrogate="pairwise_exponential"),
     "linear_hinge": _linear(surrogate="hinge", rewards="contrast", decision="argmax"),
     "linear_no_intercept": _linear(fit_intercept=False),
-    "regression": {"class": "CostRegressionRouter", "params": {}},
+    "regression": {"class": "RidgeRouter", "params": {}},
     "knn": {"class": "KNNRouter", "params": {"n_neighbors": 7}},
     "constant": {"class": "ConstantRouter", "params": {}},
     "constant_named": {"class": "ConstantRouter", "params": {"expert": 2}},

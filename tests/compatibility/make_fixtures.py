@@ -32,7 +32,7 @@ from compatibility import cases
 from compatibility.cases import FOLDER
 from mild.features import HashingFeatures, StaticFeatures
 from mild.routers.cost_models import PricedRouter
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 from onnx_cases import build_features
 from outcome_cases import make_columns, write_outcomes
 from recordings import (
@@ -156,8 +156,8 @@ def artifacts() -> None:
     )
     members = [("linear", mild.LinearRouter()), ("knn", mild.KNNRouter(5))]
     final = mild.LinearRouter()
-    numeric("stack", StackRouter(members, final_estimator=final, cv=3).fit(X, costs))
-    numeric("blend", StackRouter(members, cv=3).fit(X, costs))
+    numeric("stack", BlendRouter(members, final_estimator=final, cv=3).fit(X, costs))
+    numeric("blend", BlendRouter(members, cv=3).fit(X, costs))
     search = mild.RouterCV(mild.LinearRouter(), alphas=(1e-2, 1e-1), cv=2).fit(X, costs)
     numeric("search", search)
     everything = mild.RouterCV(alphas=(1e-2,), margin_factors=(1.0,), families="all", cv=2)
@@ -197,7 +197,7 @@ def artifacts() -> None:
         steps["text_static"] = StaticFeatures(static_model(Path(place), texts), embed=True)
         for name, step in steps.items():
             step.fit(texts)
-            router = mild.CostRegressionRouter().fit(step.transform(texts), known)
+            router = mild.RidgeRouter().fit(step.transform(texts), known)
             (root / name).mkdir()
             mild.save(router, root / name / "router", expert_names=EXPERTS, text=step)
             textual(name, [*texts[:12], *queries[-6:]])

@@ -9,7 +9,7 @@ import pytest
 from batch_cases import NAMES, make_vectors, write_file
 from mild.artifact import load, save
 from mild.distributed.routing import route_dataset
-from mild.routers.cost_models import CostRegressionRouter
+from mild.routers.cost_models import RidgeRouter
 from mild.routers.linear import LinearRouter
 
 
@@ -23,7 +23,7 @@ def routers(tmp_path_factory):
     made = {
         "argmax": LinearRouter(decision="argmax"),
         "linear": LinearRouter(margins=[1.0, 0.5, 0.2]),
-        "regression": CostRegressionRouter(),
+        "ridge": RidgeRouter(),
     }
     for name, router in made.items():
         save(router.fit(X, costs), folder / name, expert_names=NAMES)

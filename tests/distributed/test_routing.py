@@ -23,7 +23,7 @@ COLUMNS = make_columns(120, 3)
 
 @pytest.mark.usefixtures("_small_pieces")
 def test_every_row_gets_the_expert_of_the_router_in_the_order_of_the_input(routed, expected):
-    for name in ("argmax", "linear", "regression"):
+    for name in ("argmax", "linear", "ridge"):
         summary, table = routed(name, out=name)
         assert table["id"].to_pylist() == list(range(400))
         assert table["expert"].to_pylist() == expected(name)
@@ -78,13 +78,13 @@ def test_columns_of_numbers_are_found_by_name(routed, expected, tmp_path):
 
 def test_probabilities_and_expected_costs_are_those_of_the_router(routed, routers):
     X = np.concatenate([make_vectors(100, number) for number in range(4)])
-    for name in ("linear", "regression"):
+    for name in ("linear", "ridge"):
         router = routers(name)
         _, table = routed(name, out=name, probabilities=True)
         found = np.column_stack([table[f"p__{expert}"] for expert in NAMES])
         np.testing.assert_allclose(found, router.predict_proba(X), rtol=1e-4, atol=1e-6)
         known = [column for column in table.column_names if column.startswith("expected_cost__")]
-        assert bool(known) == (name == "regression")
+        assert bool(known) == (name == "ridge")
     costs = np.column_stack([table[f"expected_cost__{expert}"] for expert in NAMES])
     np.testing.assert_allclose(costs, router.expected_costs(X), rtol=1e-4, atol=1e-6)
 
@@ -104,7 +104,7 @@ def test_an_earlier_output_stays_until_the_new_one_is_complete(routed, dataset, 
     _, table = routed()
     damage(dataset / "3.parquet")
     with pytest.raises(DataFileError, match=r"3\.parquet: it cannot be read"):
-        routed("regression", overwrite=True)
+        routed("ridge", overwrite=True)
     assert parquet.read_table(tmp_path / "out").equals(table)
 
 
@@ -137,7 +137,7 @@ def test_rows_without_a_vector_have_no_expert_or_are_left_out(routed, expected, 
     file = tmp_path / "holes.parquet"
     parquet.write_table(pa.table({"id": np.arange(100), "embedding": vectors}), file)
     wanted = expected()[:100]
-    for name in ("linear", "regression"):
+    for name in ("linear", "ridge"):
         summary, found = routed(name, source=file, out=name, probabilities=True)
         assert (summary.bad, summary.rows) == (2, 100)
         assert [i for i, e in enumerate(found["expert"].to_pylist()) if e is None] == [7, 11]

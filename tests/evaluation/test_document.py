@@ -35,7 +35,7 @@ def plain(document):
     return json.loads(json.dumps(document, allow_nan=False))
 
 
-def compared(table, costs, X, names=("ce", "regression")):
+def compared(table, costs, X, names=("ce", "ridge")):
     splits = random_splits(np.arange(len(costs)), 2, 0.3)
     rows = ComparedRows(
         matrix_inputs(X),

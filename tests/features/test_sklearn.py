@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from mild import KNNRouter, LinearRouter, RouterCV
 from mild.errors import InvalidInputError
 from mild.features import HashingFeatures, TextFeatures
-from mild.routers import CostRegressionRouter
+from mild.routers import RidgeRouter
 
 
 def plain(params):
@@ -175,7 +175,7 @@ def test_every_column_of_texts_works_in_model_selection(make, texts):
     "router",
     [
         RouterCV(alphas=[0.1], margin_factors=[1.0], cv=2),
-        CostRegressionRouter(),
+        RidgeRouter(),
         KNNRouter(n_neighbors=5),
     ],
     ids=lambda router: type(router).__name__,

@@ -8,7 +8,7 @@ import pytest
 from mild.errors import InvalidInputError
 from mild.routers.classifier import CostSensitiveClassifier
 from mild.routers.clusters import ClusterRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
 
@@ -36,7 +36,7 @@ BAD = [
     (ClusterRouter, "shrinkage", -1.0),
     (ClusterRouter, "diagonal", 1.5),
     (ClusterRouter, "temperature", 0.0),
-    *((CostRegressionRouter, "alpha", value) for value in (-1.0, np.nan, "big")),
+    *((RidgeRouter, "alpha", value) for value in (-1.0, np.nan, "big")),
     *((KNNRouter, "n_neighbors", value) for value in (0, -3, 2.5, "all", True)),
     (PricedRouter, "error_head", "logisic"),
     (PricedRouter, "alpha", -1),

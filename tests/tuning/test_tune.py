@@ -135,7 +135,7 @@ def test_rows_without_any_price_are_left_out_where_one_is_needed(parts, options)
 
 def test_every_function_leaves_out_rows_without_any_price(parts):
     table = with_holes(parts[0].take(np.arange(240)), "prices")
-    for kind in ("linear", "priced", "knn", "regression", "constant"):
+    for kind in ("linear", "priced", "knn", "ridge", "constant"):
         with pytest.warns(DegenerateDataWarning, match="2 rows without any price"):
             router = mild.fit(table, kind, price_weight=50)
         assert router.info.table.rows == 238
@@ -322,7 +322,7 @@ def test_by_default_every_kind_of_router_is_tried():
         search=mild.RouterCV(cv=3, alphas=[0.01], margin_factors=[1.0]),
     )
     tried = {row["family"] for row in found.rows}
-    assert {"linear", "regression", "knn", "stack"} <= tried
+    assert {"linear", "ridge", "knn", "stack"} <= tried
 
 
 def test_the_search_says_what_is_tried_and_is_left_as_it_was(parts):
@@ -366,7 +366,7 @@ def test_groups_times_and_equal_queries_count_as_what_they_are():
 
 
 @pytest.mark.parametrize("options", [{}, {"price_weight": 0.1}, {"max_dollars": 1.0}])
-@pytest.mark.parametrize("family", ["regression", "knn"])
+@pytest.mark.parametrize("family", ["ridge", "knn"])
 def test_a_tuned_router_explains_its_choices_and_takes_other_prices(family, options):
     table = table_of(make_columns(160, noise=0.05, prices=True))
     router = mild.tune(table, search=mild.RouterCV(families=family, cv=2), **options).router

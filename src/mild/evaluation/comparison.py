@@ -220,11 +220,11 @@ METHODS = (
         linear_search_builder(factors=(0.5, 1.0, 2.0)),
     ),
     Method(
-        "regression", "cost regression", "predicts every cost, takes the least",
-        _family("regression"),
+        "ridge", "cost regression", "predicts every cost, takes the least",
+        _family("ridge"),
     ),
     Method("knn", "kNN", "mean costs of the nearest rows", _family("knn")),
-    Method("mlp", "MLP", "a small network with MILD's loss", _family("mlp"), needs="torch"),
+    Method("neural", "MLP", "a small network with MILD's loss", _family("neural"), needs="torch"),
     Method("tune", "mild tune", "the best of these families and their stack", _tune),
     Method(
         "cascade", "cascade", "asks in steps and reads the answers", _constant,
@@ -887,8 +887,8 @@ def compare(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    methods : methods to compare, one or several of ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn,
-        mlp, tune and cascade; None for all. A cascade needs a table with answers (columns
+    methods : methods to compare, one or several of ce, cwce, ldam, tdef, mild, mild_tuned, ridge, knn,
+        neural, tune and cascade; None for all. A cascade needs a table with answers (columns
         ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each. A
         method of one's own is ``("mine", estimator)`` with ``fit(X, costs)``, where a cost is NaN if its
         expert was not asked, and ``predict(X)``, which gives indices of experts

@@ -40,7 +40,7 @@ CHANGED_SHARE = 0.2
 #: Names of routers, and their classes.
 ROUTERS = {
     "linear": "LinearRouter",
-    "regression": "CostRegressionRouter",
+    "ridge": "RidgeRouter",
     "knn": "KNNRouter",
     "priced": "PricedRouter",
     "constant": "ConstantRouter",

@@ -186,7 +186,7 @@ class TuneResult:
         Examples
         --------
         >>> found.as_dict()["best_family"]
-        'regression'
+        'ridge'
         """
         target = None
         if self.target is not None:
