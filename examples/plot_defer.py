@@ -16,8 +16,8 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 
-from mild import DeferralClassifier
 from mild.data.datasets import expert_on_first_classes
+from mild.deferral import DeferralClassifier
 from mild.evaluation import CoverageCurveDisplay, ReliabilityDisplay
 from mild.metrics import deferral_summary
 

@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import mild
+from mild import metrics
 from mild.data.datasets import load_outcomes
 from mild.features import HashingFeatures
 
@@ -66,6 +67,6 @@ plt.show()
 chosen = search.predict(test.queries)
 test_costs = test.costs(price_weight=50)
 {
-    "router": round(mild.deferral_loss(test_costs, chosen), 3),
+    "router": round(metrics.deferral_loss(test_costs, chosen), 3),
     "always rules": round(float(test_costs[:, 2].mean()), 3),
 }

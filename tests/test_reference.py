@@ -13,6 +13,7 @@ import pytest
 import mild
 from mild.errors import CODES, MildError
 from mild.evaluation.evaluate import Evaluation
+from mild.tuning import TuneResult
 from scripts import reference
 
 SOURCE = Path(mild.__file__).parent
@@ -82,7 +83,7 @@ def documented():
         value = getattr(mild, name)
         if not isinstance(value, str):
             yield name, value
-    for kind in (mild.Router, mild.OutcomeTable, mild.TuneResult, Evaluation):
+    for kind in (mild.Router, mild.OutcomeTable, TuneResult, Evaluation):
         for name, value in vars(kind).items():
             if not name.startswith("_"):
                 yield f"{kind.__name__}.{name}", getattr(value, "__func__", value)

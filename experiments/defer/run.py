@@ -16,8 +16,8 @@ from sklearn.model_selection import GroupShuffleSplit
 
 from experiments.defer.data import DeferralData
 from experiments.records import surroundings
-from mild import DeferralClassifier
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
+from mild.deferral import DeferralClassifier
 from mild.errors import ConvergenceWarning, DegenerateDataWarning, UnsupportedError
 from mild.metrics import (
     accuracy_coverage_curve,

@@ -78,7 +78,7 @@ class Problem:
             surrogate = loss(torch.as_tensor(scores, device=self.device), rows)
             losses = {"test_surrogate": float(surrogate.mean())}
             for rule in decisions(objective.margins):
-                chosen = decide(scores, objective.margins, rule=rule)
+                chosen = decide(scores, objective.margins, decision=rule)
                 losses[rule] = deferral_loss(self.test_costs, chosen)
             return losses
 
@@ -106,7 +106,9 @@ def outcomes(
         raise DivergedError(
             "scores must be finite; the training diverged. Lower the learning rate."
         )
-    return {rule: judged(costs, decide(scores, margins, rule=rule)) for rule in decisions(margins)}
+    return {
+        rule: judged(costs, decide(scores, margins, decision=rule)) for rule in decisions(margins)
+    }
 
 
 def judged(costs: NDArray[np.floating[Any]], chosen: NDArray[np.intp]) -> dict[str, Any]:

@@ -451,7 +451,7 @@ def _outcome(
 ) -> dict[str, Any]:
     if not np.isfinite(scores).all():
         raise DivergedError("scores must be finite; the training diverged.")
-    chosen = decide(scores, margins, rule=rule)
+    chosen = decide(scores, margins, decision=rule)
     return {
         **judged(costs, chosen),
         "control": shuffled_control(costs, chosen),

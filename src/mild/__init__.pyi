@@ -4,21 +4,10 @@ from mild._version import __version__ as __version__
 from mild.artifact import Router as Router
 from mild.artifact import load as load
 from mild.artifact.versions import versions as versions
-from mild.core.costs import cost_matrix as cost_matrix
-from mild.core.costs import reward_distribution as reward_distribution
-from mild.core.costs import rewards as rewards
-from mild.core.decisions import decide as decide
-from mild.core.decisions import stationary_distribution as stationary_distribution
-from mild.core.losses import mild_loss as mild_loss
-from mild.core.margins import expert_mass as expert_mass
-from mild.core.margins import theory_margins as theory_margins
 from mild.data import OutcomeTable as OutcomeTable
 from mild.data import read_outcomes as read_outcomes
-from mild.deferral import DeferralClassifier as DeferralClassifier
 from mild.evaluation.comparison import compare as compare
 from mild.evaluation.evaluate import evaluate as evaluate
-from mild.metrics import Verdict as Verdict
-from mild.metrics import deferral_loss as deferral_loss
 from mild.routers import BlendRouter as BlendRouter
 from mild.routers import CascadeRouter as CascadeRouter
 from mild.routers import ConstantRouter as ConstantRouter
@@ -31,5 +20,4 @@ from mild.routers import RouterCV as RouterCV
 from mild.tuning.add_expert import add_expert as add_expert
 from mild.tuning.fit import fit as fit
 from mild.tuning.saving import save as save
-from mild.tuning.tune import TuneResult as TuneResult
 from mild.tuning.tune import tune as tune

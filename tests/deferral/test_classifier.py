@@ -417,7 +417,8 @@ def test_a_loaded_classifier_needs_no_torch(tmp_path):
     folder = fitted(body=(4,), epochs=1).save(tmp_path / "folder")
     program = (
         "import mild, numpy as np, sys\n"
-        f"classifier = mild.DeferralClassifier.load({str(folder)!r})\n"
+        "from mild.deferral import DeferralClassifier\n"
+        f"classifier = DeferralClassifier.load({str(folder)!r})\n"
         "classifier.system_predict(np.zeros((2, 4)), experts=[['cat', 'dog']] * 2)\n"
         f"mild.load({str(folder)!r}).predict(np.zeros((2, 4)))\n"
         "assert 'torch' not in sys.modules\n"

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
-import mild
+from mild import core
 from mild.core.margins import expert_mass
 from mild.errors import (
     DegenerateDataWarning,
@@ -472,9 +472,9 @@ def test_unchecked_neighbours_are_close_to_their_optimum(monkeypatch) -> None:
     for alpha in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2):
         best = LinearRouter(alpha=alpha, tol=1e-10).fit(X, costs)
         policy = LinearRouter(alpha=alpha)._fit_from(X, costs, None, path=path, search_tol=5e-3)
-        rewards = mild.rewards(costs)
+        rewards = core.rewards(costs)
         scores = policy.decision_function(X)
-        loss = mild.mild_loss(scores, rewards / rewards.sum(), policy.decoder.margins)
+        loss = core.mild_loss(scores, rewards / rewards.sum(), policy.decoder.margins)
         value = loss.sum() + alpha * np.square(policy.coef).sum()
         learnable = np.log(3) - best.objective_
         assert value - best.objective_ < 0.03 * learnable
