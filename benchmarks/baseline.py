@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from mild.core.arrays import FloatArray
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.data.datasets import COSTS, SETUPS, digits_scenario, outcomes_file
+from mild.datasets import COSTS, SETUPS, digits_scenario, outcomes_file
 from mild.errors import MildWarning
 from mild.features import HashingFeatures
 from mild.metrics import deferral_loss

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from mild.artifact import save
 from mild.data import read_outcomes
-from mild.data.datasets import outcomes_file
+from mild.datasets import outcomes_file
 from mild.routers.cost_models import PricedRouter
 from mild.features import HashingFeatures
 folder, dimensions, terms, *names = sys.argv[1:]

@@ -30,7 +30,7 @@ from benchmarks.measure import Report, environment
 from experiments.records import commit
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.data.datasets import outcomes_file
+from mild.datasets import outcomes_file
 from mild.errors import DegenerateDataWarning
 from mild.evaluation.comparison import (
     ComparedRows,

@@ -22,7 +22,7 @@ import pandas as pd
 import mild
 import mild_gateway
 from mild import metrics
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild_gateway.config import LedgerSettings
 from mild_gateway.ledger import LedgerWriter, Record
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import mild
 from mild import metrics
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.features import HashingFeatures
 
 train, test = load_outcomes().take(range(900)).split(test_size=0.3, random_state=0)

@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import torch
 
 from mild import nn
-from mild.data.datasets import digits_scenario
+from mild.datasets import digits_scenario
 
 data = digits_scenario("severe", random_state=0)
 X, costs = (torch.tensor(one).float() for one in (data.train.X, data.train.costs))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.features import HashingFeatures
 from mild.tuning.fit import fit
 

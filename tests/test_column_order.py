@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.metrics.results import Results, ranks_in
 from mild.routers.objective import LABEL_LOSSES
 from mild.routers.search import RouterCV

@@ -40,7 +40,15 @@ PUBLIC = [
 
 
 #: Packages whose stub lists their names.
-WITH_A_STUB = ["mild", "mild.cli", "mild.core", "mild.evaluation", "mild.routers", "mild.tuning"]
+WITH_A_STUB = [
+    "mild",
+    "mild.batch",
+    "mild.cli",
+    "mild.core",
+    "mild.evaluation",
+    "mild.routers",
+    "mild.tuning",
+]
 #: Modules that other distributions may import.
 PUBLIC_MODULES = [
     *WITH_A_STUB, "mild.artifact", "mild.data", "mild.errors", "mild.features", "mild.metrics",

@@ -34,11 +34,10 @@ from experiments.digits.figures import (
 from experiments.digits.long_tail import TailCase, run_case
 from experiments.digits.tables import caption, findings, verdict_of
 from experiments.records import processor_name
-from mild import metrics
+from mild import datasets, metrics
 from mild._version import __version__
 from mild.core.arrays import invalid
 from mild.core.costs import cheapest
-from mild.data import datasets
 from mild.errors import MildWarning, check_option
 from mild.evaluation.comparison import (
     Choices,

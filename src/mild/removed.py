@@ -206,7 +206,7 @@ REMOVED: tuple[Removed, ...] = (
     Removed(
         "option",
         "--address",
-        "Use Python: call `mild.tune(table, search=RouterCV(n_jobs=-1))` within `mild.distributed.joblib_ray.joblib_on_ray(address)`.",
+        "Use Python: call `mild.tune(table, search=RouterCV(n_jobs=-1))` within `mild.batch.joblib_ray.joblib_on_ray(address)`.",
         where=("tune",),
     ),
     Removed(
@@ -320,7 +320,7 @@ REMOVED: tuple[Removed, ...] = (
     Removed(
         "option",
         "--engine",
-        "Use Python: call `mild.tune(table, search=RouterCV(n_jobs=-1))` within `mild.distributed.joblib_ray.joblib_on_ray(address)`.",
+        "Use Python: call `mild.tune(table, search=RouterCV(n_jobs=-1))` within `mild.batch.joblib_ray.joblib_on_ray(address)`.",
         where=("tune",),
     ),
     Removed(

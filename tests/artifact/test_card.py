@@ -11,7 +11,7 @@ from cascade_cases import cascade_router
 from compatibility.cases import FOLDER
 from mild.artifact import RouterInfo
 from mild.artifact.card import CARD_FILE, is_card
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.policies import ConstantPolicy
 
 OLD = sorted(path.parent for path in (FOLDER / "artifacts").glob("*/router/router.json"))

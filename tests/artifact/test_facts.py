@@ -7,7 +7,7 @@ import pytest
 
 import mild
 from mild.data import OutcomeTable
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from mild import fit, load
 from mild.data import write_outcomes
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import mild
 from mild.data import OutcomeTable
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import InvalidInputError, MildError, OutputExistsError
 from mild.evaluation.displays import FrontierDisplay
 from mild.report import render

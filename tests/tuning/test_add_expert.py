@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
 from mild.policies.adding import mixture_weights
 from mild.routers.search import RouterCV

@@ -22,7 +22,7 @@ from numpy.testing import assert_array_equal
 import mild
 from answer_table_cases import answer_columns
 from mild.core.rounding import ESTIMATE_TOLERANCE
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.features import HashingFeatures
 from mild.policies.mix import cascades_of
 from mild.routers.search import RouterCV
@@ -207,7 +207,7 @@ KERNELS = {"x86_64": ("Prescott", "Nehalem"), "aarch64": ("ARMV8", "CORTEXA57")}
 TUNE = """
 import json, sys
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 train, test = load_outcomes().split(random_state=0)
 results = {}
 for name, objective in json.loads(sys.argv[1]).items():

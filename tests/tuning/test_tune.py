@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mild
 from mild.data import OutcomeTable
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, OutputExistsError
 from mild.features import EncoderFeatures, HashingFeatures
 from mild.routers.cost_models import KNNRouter

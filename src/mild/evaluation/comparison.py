@@ -662,7 +662,7 @@ class Comparison:
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> found = mild.compare(load_outcomes(), methods=["tdef"], n_splits=2)
     >>> found.to_frame()["method"].tolist()
     ['constant', 'tdef']
@@ -913,7 +913,7 @@ def compare(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> found = mild.compare(load_outcomes(), price_weight=50, methods=["ce", "mild"], n_splits=2)
     >>> [row.label for row in found.rows]
     ['best constant', 'CE', 'MILD theory']

@@ -178,7 +178,7 @@ def add_expert(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> table = load_outcomes()
     >>> known = table.with_experts(["gemma3", "smollm2"])
     >>> router = mild.fit(known, router="ridge", alpha=100.0)

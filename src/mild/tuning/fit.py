@@ -65,7 +65,7 @@ def fit(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> router = mild.fit(load_outcomes(), loss="tdef", price_weight=50)
     >>> router.route(["What is 17 * 23?"])  # doctest: +ELLIPSIS
     ['...']

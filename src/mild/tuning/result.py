@@ -60,7 +60,7 @@ class TuneResult:
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> search = mild.RouterCV(families="linear", alphas=[0.01], cv=3)
     >>> found = mild.tune(load_outcomes(), search=search)
     >>> found.decides_as, found.verdict.constant

@@ -64,7 +64,7 @@ def save(
     >>> import tempfile
     >>> from sklearn.pipeline import make_pipeline
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> from mild.features import HashingFeatures
     >>> table = load_outcomes()
     >>> pipeline = make_pipeline(HashingFeatures(dimensions=16), mild.LinearRouter())

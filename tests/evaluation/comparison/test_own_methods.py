@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import InvalidInputError
 
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from mild.artifact import load, save
+from mild.batch.streaming import route_stream
 from mild.core.decisions import argmax_last
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.data.datasets import outcomes_file
-from mild.distributed.streaming import route_stream
+from mild.datasets import outcomes_file
 from mild.errors import ArtifactError, UnsupportedError
 from mild.features import HashingFeatures
 from mild.routers.calibration import Calibration

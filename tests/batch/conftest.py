@@ -8,7 +8,7 @@ import pytest
 
 from batch_cases import NAMES, make_vectors, write_file
 from mild.artifact import load, save
-from mild.distributed.routing import route_dataset
+from mild.batch.routing import route_dataset
 from mild.routers.cost_models import RidgeRouter
 from mild.routers.linear import LinearRouter
 
@@ -42,7 +42,7 @@ def dataset(tmp_path):
 @pytest.fixture
 def _small_pieces(monkeypatch):
     """Every row group is a piece."""
-    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1)
+    monkeypatch.setattr("mild.batch.parquet_files.PIECE_ROWS", 1)
 
 
 @pytest.fixture

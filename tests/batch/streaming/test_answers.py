@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from mild.distributed.streaming import Query, decision_lines
+from mild.batch.streaming import Query, decision_lines
 from mild.policies import Decisions
 
 

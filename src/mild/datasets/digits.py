@@ -13,7 +13,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, check_share
 from mild.core.costs import cost_matrix
-from mild.data.datasets.synthetic import RoutingData
+from mild.datasets.synthetic import RoutingData
 from mild.errors import check_option
 
 #: Number of classes that each expert knows: the first expert the first so many digits, and so on.

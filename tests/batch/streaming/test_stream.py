@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load
-from mild.distributed.streaming import route_stream
+from mild.batch.streaming import route_stream
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
 from outcome_cases import make_columns

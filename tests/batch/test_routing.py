@@ -11,8 +11,8 @@ import pytest
 
 from batch_cases import NAMES, WIDTH, as_lists, damage, make_vectors, write_file
 from mild.artifact import Router, load, save
+from mild.batch.routing import _without_bad_rows, route_dataset
 from mild.data.queries import Recipe
-from mild.distributed.routing import _without_bad_rows, route_dataset
 from mild.errors import DataFileError, InvalidInputError, MildError
 from mild.features import HashingFeatures
 from mild.routers.linear import LinearRouter
@@ -37,7 +37,7 @@ def test_the_rows_do_not_depend_on_pieces_or_what_else_is_asked_for(routed, monk
     _, table = routed()
     _, other = routed(out="more", probabilities=True)
     assert other.select(["id", "expert"]).equals(table)
-    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1)
+    monkeypatch.setattr("mild.batch.parquet_files.PIECE_ROWS", 1)
     summary, other = routed(out="small")
     assert summary.files == 16
     assert other.equals(table)

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mild.artifact import Router
-from mild.core.arrays import IntArray
-from mild.data.tables import choose_columns
-from mild.distributed.inputs import Inputs, RowError, choose_inputs
-from mild.distributed.novel_queries import SAMPLE, NovelQueries
-from mild.distributed.output_folder import OutputFolder, part_name
-from mild.distributed.parquet_files import ParquetDataset, Piece, open_dataset, open_file_system
-from mild.distributed.ray_connection import (
+from mild.batch.inputs import Inputs, RowError, choose_inputs
+from mild.batch.novel_queries import SAMPLE, NovelQueries
+from mild.batch.output_folder import OutputFolder, part_name
+from mild.batch.parquet_files import ParquetDataset, Piece, open_dataset, open_file_system
+from mild.batch.ray_connection import (
     check_engine,
     connect,
     remote_values,
     worker_errors,
 )
+from mild.core.arrays import IntArray
+from mild.data.tables import choose_columns
 from mild.errors import DataFileError, InvalidInputError, MildError, count_noun
 
 #: Columns of the output: the chosen expert, and the experts that a cascade asks first.

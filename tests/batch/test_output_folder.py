@@ -7,7 +7,7 @@ import json
 import pytest
 from pyarrow import fs
 
-from mild.distributed.output_folder import OutputFolder, part_name
+from mild.batch.output_folder import OutputFolder, part_name
 from mild.errors import DataFileError, InvalidInputError, OutputExistsError
 
 

@@ -21,6 +21,14 @@ import pyarrow as pa
 
 from mild.artifact import fingerprint
 from mild.artifact.info import DataInfo
+from mild.batch.parquet_files import ParquetDataset, Piece, open_dataset
+from mild.batch.ray_connection import (
+    RemoteValue,
+    check_ray,
+    connect,
+    remote_values,
+    worker_errors,
+)
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
@@ -31,14 +39,6 @@ from mild.data.queries import Recipe, query_texts
 from mild.data.selection import named_columns
 from mild.data.tables import naming, validate_columns
 from mild.data.vectors import read_vectors
-from mild.distributed.parquet_files import ParquetDataset, Piece, open_dataset
-from mild.distributed.ray_connection import (
-    RemoteValue,
-    check_ray,
-    connect,
-    remote_values,
-    worker_errors,
-)
 from mild.errors import DataFileError, InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.features.base import scale_rows

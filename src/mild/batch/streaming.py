@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact import Router
+from mild.batch.inputs import NO_RECIPE, query_recipe, vector_names
+from mild.batch.novel_queries import SAMPLE, NovelQueries
 from mild.core.arrays import FloatArray
 from mild.data.queries import QUERY_NAMES, TEXTS, Recipe, RecipeError, type_name
 from mild.data.selection import Where, matching_rows
 from mild.data.tables import is_string, naming, read_table, table_suffix
 from mild.data.vectors import VECTOR_NAMES, read_vectors
-from mild.distributed.inputs import NO_RECIPE, query_recipe, vector_names
-from mild.distributed.novel_queries import SAMPLE, NovelQueries
 from mild.errors import (
     DataFileError,
     MildError,

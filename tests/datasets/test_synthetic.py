@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from mild.core.costs import cheapest
-from mild.data.datasets import (
+from mild.datasets import (
     class_densities,
     expert_accuracies,
     one_dimensional,
     region_of,
     regions,
 )
-from mild.data.datasets.synthetic import BETAS, CLASSES, SPAN
+from mild.datasets.synthetic import BETAS, CLASSES, SPAN
 from mild.errors import InvalidInputError
 from mild.metrics import best_constant, deferral_loss
 

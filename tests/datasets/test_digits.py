@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.data.datasets import SETUPS, digits_scenario
+from mild.datasets import SETUPS, digits_scenario
 from mild.errors import InvalidInputError
 
 

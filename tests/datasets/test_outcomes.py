@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mild.data import read_outcomes
-from mild.data.datasets import outcomes_file
+from mild.datasets import outcomes_file
 
 
 def test_the_table_is_small_and_complete():

@@ -1,6 +1,6 @@
 """Embedded data sets: digits, synthetic problems, simulated experts, and outcomes of questions.
 
->>> from mild.data.datasets import one_dimensional
+>>> from mild.datasets import one_dimensional
 >>> data = one_dimensional(n_samples=500, random_state=0)
 >>> data.X.shape, data.costs.shape
 ((500, 1), (500, 3))
@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from mild.data import OutcomeTable, read_outcomes
-from mild.data.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
-from mild.data.datasets.simulated_experts import (
+from mild.data.selection import Where
+from mild.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
+from mild.datasets.simulated_experts import (
     expert_by_group,
     expert_on_first_classes,
     probabilistic_expert,
@@ -19,7 +20,7 @@ from mild.data.datasets.simulated_experts import (
     with_missing_answers,
     within_capacity,
 )
-from mild.data.datasets.synthetic import (
+from mild.datasets.synthetic import (
     RoutingData,
     class_densities,
     domains,
@@ -28,7 +29,6 @@ from mild.data.datasets.synthetic import (
     region_of,
     regions,
 )
-from mild.data.selection import Where
 
 __all__ = [
     "COSTS",

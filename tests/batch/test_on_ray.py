@@ -23,14 +23,14 @@ from typer.testing import CliRunner
 
 from batch_cases import damage, make_vectors, write_file
 from mild.artifact import load
+from mild.batch import fitting, ray_connection
+from mild.batch.fitting import fit_dataset
+from mild.batch.joblib_ray import joblib_on_ray
+from mild.batch.ray_connection import connect
+from mild.batch.routing import RoutingJob, route_dataset
 from mild.cli.app import build_app
 from mild.data import read_outcomes, read_part
 from mild.data.cost_terms import CostTerms
-from mild.distributed import fitting, ray_connection
-from mild.distributed.fitting import fit_dataset
-from mild.distributed.joblib_ray import joblib_on_ray
-from mild.distributed.ray_connection import connect
-from mild.distributed.routing import RoutingJob, route_dataset
 from mild.errors import (
     DataFileError,
     InvalidInputError,
@@ -157,7 +157,7 @@ def test_an_existing_output_is_refused_before_anything_is_routed(routed):
 @pytest.fixture
 def slow_dataset(tmp_path, monkeypatch):
     """A router that takes a while for each of the 24 pieces of a data set, and the data set."""
-    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1)
+    monkeypatch.setattr("mild.batch.parquet_files.PIECE_ROWS", 1)
     from mild.artifact import save
 
     rng = np.random.default_rng(0)
@@ -211,12 +211,12 @@ def test_a_worker_that_dies_again_and_again_is_an_error_of_one_sentence(
 
     monkeypatch.setattr(RoutingJob, "route_piece", die)
     # Workers take the class from this process, not from its module.
-    ray.cloudpickle.register_pickle_by_value(sys.modules["mild.distributed.routing"])
+    ray.cloudpickle.register_pickle_by_value(sys.modules["mild.batch.routing"])
     try:
         with pytest.raises(DataFileError, match=r"a worker of the Ray cluster was lost \(\w+\), 2"):
             routed(engine="ray")
     finally:
-        ray.cloudpickle.unregister_pickle_by_value(sys.modules["mild.distributed.routing"])
+        ray.cloudpickle.unregister_pickle_by_value(sys.modules["mild.batch.routing"])
     nothing_is_left()
 
 
@@ -292,7 +292,7 @@ def write_shards(folder, columns, count=4, group=500):
     ],
 )
 def test_a_fit_on_shards_chooses_as_a_fit_in_memory(tmp_path, monkeypatch, kind, n, options):
-    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1000)
+    monkeypatch.setattr("mild.batch.parquet_files.PIECE_ROWS", 1000)
     folder = write_shards(tmp_path / "logs", make_rows(n, kind))
     terms = CostTerms({"bee": 0.05}, price_weight=10.0)
     there = fit_dataset(folder, LinearRouter(**options), terms)
@@ -318,7 +318,7 @@ def test_a_fit_on_shards_chooses_as_a_fit_in_memory(tmp_path, monkeypatch, kind,
 def test_a_worker_that_is_killed_in_the_middle_does_not_change_the_result(
     ray, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1000)
+    monkeypatch.setattr("mild.batch.parquet_files.PIECE_ROWS", 1000)
     folder = write_shards(tmp_path / "logs", make_rows(20_000, "vectors"))
     expected = fit_dataset(folder, LinearRouter(), CostTerms()).router
     evaluate = fitting.ShardedObjective.__call__

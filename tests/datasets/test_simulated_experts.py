@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.data.datasets import (
+from mild.datasets import (
     expert_by_group,
     expert_on_first_classes,
     probabilistic_expert,

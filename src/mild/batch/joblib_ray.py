@@ -18,7 +18,7 @@ from joblib._parallel_backends import FallbackToBackend
 from joblib.parallel import ParallelBackendBase, SequentialBackend
 from threadpoolctl import threadpool_limits
 
-from mild.distributed.ray_connection import RETRIES, connect, worker_errors
+from mild.batch.ray_connection import RETRIES, connect, worker_errors
 
 REMEDY = "Run it again, with a smaller n_jobs=NUMBER or a smaller table."
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mild.batch.streaming import BadLineError, LineFormat, Query, find_format
 from mild.data.queries import Recipe
-from mild.distributed.streaming import BadLineError, LineFormat, Query, find_format
 from mild.errors import OptionError
 
 

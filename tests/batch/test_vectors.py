@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from batch_cases import as_lists, make_vectors
-from mild.distributed.inputs import check_vectors, vector_rows
+from mild.batch.inputs import check_vectors, vector_rows
 from mild.errors import DataFileError
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from mild.artifact import Router, RouterInfo
+from mild.batch.inputs import choose_inputs
 from mild.data.queries import Recipe
-from mild.distributed.inputs import choose_inputs
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import VectorFeatures
 from mild.policies import ConstantPolicy

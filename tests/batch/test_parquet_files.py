@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.distributed import parquet_files
-from mild.distributed.parquet_files import find_files, open_dataset
+from mild.batch import parquet_files
+from mild.batch.parquet_files import find_files, open_dataset
 from mild.errors import DataFileError
 
 FILES = [

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from mild.distributed import streaming
-from mild.distributed.streaming import read_blocks
+from mild.batch import streaming
+from mild.batch.streaming import read_blocks
 from mild.errors import DataFileError
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from mild.batch.parquet_files import open_file_system
 from mild.data.tables import reason, shown
-from mild.distributed.parquet_files import open_file_system
 from mild.errors import DataFileError, InvalidInputError, MildError, OutputExistsError
 
 #: Written last; it holds the summary of the job.
