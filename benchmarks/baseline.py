@@ -41,7 +41,7 @@ def problems(seed: int) -> Iterator[tuple[str, Split]]:
     texts = np.array(table.queries, dtype=object)
     rows = np.random.default_rng(seed).permutation(len(texts))
     train, test = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-    features = HashingFeatures(dimensions=256).fit(list(texts[train]))
+    features = HashingFeatures(n_components=256).fit(list(texts[train]))
     X = features.transform(list(texts))
     for name, terms in PRICES.items():
         costs = make_task(table, terms).costs

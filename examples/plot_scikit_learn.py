@@ -31,7 +31,7 @@ costs.shape
 
 pipeline = make_pipeline(HashingFeatures(), mild.RouterCV(alphas=[0.01], cv=3))
 dimensions = [8, 16, 32, 64]
-search = GridSearchCV(pipeline, {"hashingfeatures__dimensions": dimensions}, cv=3)
+search = GridSearchCV(pipeline, {"hashingfeatures__n_components": dimensions}, cv=3)
 search.fit(train.queries, costs)
 search
 

@@ -44,7 +44,7 @@ def folders(tmp_path_factory):
             columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
             task = make_task(read_outcomes(pa.table(columns)), CostTerms({"cook": 0.2}))
             step = make_text_features(
-                task.table, HashingFeatures(dimensions=16) if text == "hashing" else text
+                task.table, HashingFeatures(n_components=16) if text == "hashing" else text
             )
             fitted = fit_task(task, ROUTERS[name](), step)
             made[name, text] = save_task(fitted, task, str(parent / f"{name}-{text}"))

@@ -5,7 +5,7 @@ MildError                    root of everything mild raises on purpose
 │   └── OptionError          (ValueError)         an option has a value we do not know
 ├── UnsupportedError         (TypeError)          this router cannot do what was asked, and why
 ├── MissingExtraError        (ImportError)        an optional package is needed
-├── ArtifactError            (ValueError)         a router on disk cannot be trusted or read
+├── RouterFileError            (ValueError)         a router on disk cannot be trusted or read
 ├── DataFileError            (ValueError)         a data file cannot be read as asked
 ├── OutputExistsError        (FileExistsError)    writing would destroy what is there
 └── RemovedNameError         (AttributeError)     a name of an earlier version, and what to use instead
@@ -27,7 +27,6 @@ from typing import Any, ParamSpec, TypeVar
 from mild.removed import removal_message
 
 __all__ = [
-    "ArtifactError",
     "ConvergenceWarning",
     "DataFileError",
     "DegenerateDataWarning",
@@ -38,6 +37,7 @@ __all__ = [
     "OptionError",
     "OutputExistsError",
     "RemovedNameError",
+    "RouterFileError",
     "TuningInterruptedWarning",
     "UnsupportedError",
     "check_arguments",
@@ -55,7 +55,7 @@ CODES = {
     "unknown_option": ("An option has a value that mild does not know.", "Use one of the values named."),
     "unsupported": ("This router cannot do what was asked.", "Use a router that can do it."),
     "missing_extra": ("An optional package is needed.", "Run the `pip install` command of the message."),
-    "invalid_artifact": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
+    "invalid_router_file": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
     "old_router": ("A router was saved by mild 0.9 or earlier.", "Train it again, or use mild 0.9."),
     "old_store": ("A store or ledger was written by mild 0.9 or earlier.", "Begin a new one."),
     "nothing_to_change": ("No option says what to change about a key.", "Give an option."),
@@ -164,10 +164,10 @@ class MissingExtraError(MildError, ImportError):
     code = "missing_extra"
 
 
-class ArtifactError(MildError, ValueError):
+class RouterFileError(MildError, ValueError):
     """A router on disk cannot be trusted or read."""
 
-    code = "invalid_artifact"
+    code = "invalid_router_file"
 
 
 class DataFileError(MildError, ValueError):

@@ -59,7 +59,7 @@ def test_a_fitted_cascade_is_saved_with_its_pipeline(scaled, tmp_path):
     rows = [row for one in right for row in (one, [one[0], one[0] + 1, one[0] + 2])]
     answers = Answers.of([[str(value) for value in row] for row in rows], "number")
     costs = np.tile([[0.0, 0, 0], [1, 1, 0]], (20, 1))
-    steps = [("text", HashingFeatures(dimensions=8)), ("scaler", StandardScaler())]
+    steps = [("text", HashingFeatures(n_components=8)), ("scaler", StandardScaler())]
     cascade = CascadeRouter(price_weight=0.05)
     pipeline = Pipeline([*steps[: 1 + scaled], ("router", cascade)])
     pipeline.fit(queries, costs, router__answers=answers, router__prices=[1.0, 1.0, 5.0])

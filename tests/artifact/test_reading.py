@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, content, load, save
-from mild.errors import ArtifactError
+from mild.errors import RouterFileError
 from mild.policies import POLICIES, Decoder, PerceptronPolicy
 
 NAMES = ["small", "medium", "large"]
@@ -75,7 +75,7 @@ def test_deciding_from_disk_imports_neither_sklearn_nor_scipy_nor_torch_nor_pyar
 
 def refusal(folder):
     """The one sentence with which the folder is refused."""
-    with pytest.raises(ArtifactError) as caught:
+    with pytest.raises(RouterFileError) as caught:
         load(folder)
     message = str(caught.value)
     assert str(folder) in message
@@ -310,7 +310,7 @@ def with_tensor(folder, shape):
 @pytest.mark.parametrize("shape", [[0, 2**62], [2**62, 0, 4], [0] * 70, [2**63], [0, 2**64]])
 def test_a_shape_that_no_array_can_have_is_refused(saved, shape):
     with_tensor(saved, shape)
-    with pytest.raises(ArtifactError):
+    with pytest.raises(RouterFileError):
         load(saved)
 
 
@@ -321,12 +321,12 @@ def test_a_sparse_file_is_refused_unread(saved, name, monkeypatch):
     except OSError as error:
         pytest.skip(f"no sparse files here: {error.strerror}")
     monkeypatch.setattr(content.Path, "read_bytes", None)
-    with pytest.raises(ArtifactError, match=f"{SPARSE_BYTES:,}"):
+    with pytest.raises(RouterFileError, match=f"{SPARSE_BYTES:,}"):
         load(saved)
 
 
 def test_a_file_larger_than_the_memory_is_refused():
     size = 2**62
     status = os.stat_result((0o100600, 0, 0, 1, 0, 0, size, 0, 0, 0), {"st_blocks": size // 512})
-    with pytest.raises(ArtifactError, match=f"{size:,}"):
+    with pytest.raises(RouterFileError, match=f"{size:,}"):
         content._check_size("tensors.safetensors", status)

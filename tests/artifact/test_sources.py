@@ -93,7 +93,7 @@ def texts():
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_pipeline_from_texts_decides_the_same_from_disk(scaled, texts, tmp_path):
     queries, costs = texts
-    features = HashingFeatures(dimensions=8).fit(queries)
+    features = HashingFeatures(n_components=8).fit(queries)
     X = features.transform(queries)
     scalers = [StandardScaler().fit(X)] if scaled else []
     X = scalers[0].transform(X) if scaled else X

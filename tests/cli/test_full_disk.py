@@ -43,7 +43,9 @@ def test_a_full_disk_does_not_lose_the_result(mild, tables, full_disk, command, 
     if as_json:
         found = done.json()
         assert {"verdict", "methods"} & set(found)
-        assert found["code"] == ("invalid_artifact" if command == "tune" else "invalid_data_file")
+        assert found["code"] == (
+            "invalid_router_file" if command == "tune" else "invalid_data_file"
+        )
         assert "No space left" in found["error"]
     else:
         assert (

@@ -190,7 +190,7 @@ def artifacts() -> None:
     labels = np.arange(90) % 3
     known = np.where(labels[:, None] == np.arange(3), 0.1, 0.9)
     steps = {
-        "text_hashing_small": HashingFeatures(dimensions=8, bits=12, first=40, last=10),
+        "text_hashing_small": HashingFeatures(n_components=8, bits=12, first=40, last=10),
         "text_onnx": build_features(),
     }
     with tempfile.TemporaryDirectory() as place:

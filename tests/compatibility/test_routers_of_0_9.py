@@ -11,7 +11,7 @@ import pytest
 import mild
 from compatibility.cases import FOLDER
 from mild.artifact import RouterInfo, rollback, write_version
-from mild.errors import ArtifactError
+from mild.errors import RouterFileError
 from recordings import run_mild
 from saved_router_cases import saved_router
 
@@ -36,7 +36,7 @@ def content_of(folder):
 
 
 def refused(action):
-    with pytest.raises(ArtifactError) as caught:
+    with pytest.raises(RouterFileError) as caught:
         action()
     assert caught.value.code == "old_router"
     return str(caught.value)

@@ -266,7 +266,7 @@ def test_one_router_is_fitted_by_name_or_as_an_object(parts):
     by_name = mild.fit(train, "knn", n_neighbors=7)
     as_object = mild.fit(train, KNNRouter(n_neighbors=7))
     assert by_name.route(test.queries[:50]) == as_object.route(test.queries[:50])
-    tdef = mild.fit(train, loss="tdef", text=HashingFeatures(dimensions=8))
+    tdef = mild.fit(train, loss="tdef", text=HashingFeatures(n_components=8))
     assert tdef.n_features == 17
     assert tdef.info.estimator.params["loss"] == "tdef"
     with pytest.raises(InvalidInputError) as error:
@@ -278,7 +278,9 @@ def test_one_router_is_fitted_by_name_or_as_an_object(parts):
 
 def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
     train, test = parts
-    pipeline = make_pipeline(HashingFeatures(dimensions=16), StandardScaler(), mild.RouterCV(cv=3))
+    pipeline = make_pipeline(
+        HashingFeatures(n_components=16), StandardScaler(), mild.RouterCV(cv=3)
+    )
     costs = pd.DataFrame(train.costs(price_weight=50), columns=list(train.expert_names))
     pipeline.fit(train.queries, costs)
     folder = mild.save(pipeline, tmp_path / "r", table=train, price_weight=50)
@@ -300,7 +302,7 @@ def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
 def test_a_table_that_does_not_fit_the_router_is_refused(parts, tmp_path):
     train, _ = parts
     two = train.with_experts(["smollm2", "rules"])
-    pipeline = make_pipeline(HashingFeatures(dimensions=16), mild.LinearRouter())
+    pipeline = make_pipeline(HashingFeatures(n_components=16), mild.LinearRouter())
     pipeline.fit(two.queries, two.costs())
     with pytest.raises(InvalidInputError, match="2 experts"):
         mild.save(pipeline, tmp_path / "r", table=train)
@@ -420,7 +422,7 @@ def test_a_router_that_learns_prices_needs_a_table_of_outcomes():
 
 def test_routers_and_features_that_are_given_stay_as_they_are():
     table = load_outcomes().take(np.arange(100))
-    router, features = mild.LinearRouter(), HashingFeatures(dimensions=8)
+    router, features = mild.LinearRouter(), HashingFeatures(n_components=8)
     assert mild.fit(table, router, text=features).n_features == 17
     assert not hasattr(router, "policy_")
     assert not hasattr(features, "n_features_")

@@ -26,7 +26,7 @@ def saved(tmp_path_factory):
     rng = np.random.default_rng(0)
     kinds = KINDS * 50
     texts = texts_of(kinds, rng)
-    features = HashingFeatures(dimensions=16).fit(texts)
+    features = HashingFeatures(n_components=16).fit(texts)
     costs = np.array([DOLLARS[kind] for kind in kinds])
     router = RidgeRouter().fit(features.transform(texts), costs)
     save(router, folder / "router", expert_names=NAMES, text=features)

@@ -22,12 +22,12 @@ import typer.core
 
 from mild.cli.function_help import find_parameter, option_help, shown_default
 from mild.errors import (
-    ArtifactError,
     ConvergenceWarning,
     DataFileError,
     MildError,
     MildWarning,
     OutputExistsError,
+    RouterFileError,
 )
 from mild.money import amount, decimals
 from mild.removed import removal_message
@@ -425,7 +425,7 @@ def try_writing(write: Callable[[], Path]) -> tuple[Path | None, MildError | Non
     """
     try:
         return write(), None
-    except (ArtifactError, DataFileError, OutputExistsError) as error:
+    except (RouterFileError, DataFileError, OutputExistsError) as error:
         return None, error
 
 

@@ -14,7 +14,7 @@ from mild.core.decisions import argmax_last
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.datasets import outcomes_file
-from mild.errors import ArtifactError, UnsupportedError
+from mild.errors import RouterFileError, UnsupportedError
 from mild.features import HashingFeatures
 from mild.routers.calibration import Calibration
 from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
@@ -51,7 +51,9 @@ def fitted(tmp_path_factory):
         if (name, weight) not in made:
             task = task_of(terms=weight and CostTerms(price_weight=weight))
             done = fit_task(
-                task, ROUTERS[name](), make_text_features(task.table, HashingFeatures(dimensions=8))
+                task,
+                ROUTERS[name](),
+                make_text_features(task.table, HashingFeatures(n_components=8)),
             )
             folder = save_task(done, task, str(tmp_path_factory.mktemp("trust") / "r"))
             made[name, weight] = task, done, folder
@@ -206,7 +208,7 @@ def test_a_router_of_an_older_version_says_nothing_of_novelty(fitted, tmp_path):
 def test_damaged_tensors_of_novelty_are_refused(fitted, tmp_path, name, array):
     router = load(fitted("ridge")[2])
     damaged = replace(router, novelty=replace(router.novelty, **{name: array}))
-    with pytest.raises(ArtifactError, match=f"novelty.{name}"):
+    with pytest.raises(RouterFileError, match=f"novelty.{name}"):
         load(save(damaged, tmp_path / "bad"))
 
 
