@@ -394,17 +394,7 @@ def test_the_file_itself_is_refused_with_the_command_that_imports_it(tmp_path, n
     file.write_text(GOOD)
     with pytest.raises(DataFileError, match=f"mild import-litellm .*{name} > mild.toml") as caught:
         read_settings(file, {})
-    assert caught.value.code == "removed"
-
-
-def test_the_setting_litellm_is_refused_with_the_command(tmp_path):
-    file = tmp_path / "mild.toml"
-    file.write_text('litellm = "config.yaml"\n[experts.a]\nbase_url = "http://h/v1"\nmodel = "m"\n')
-    with pytest.raises(
-        DataFileError, match=r"mild import-litellm config\.yaml > mild\.toml"
-    ) as caught:
-        read_settings(file, {})
-    assert caught.value.code == "removed"
+    assert caught.value.code == "invalid_data_file"
 
 
 def test_the_command_prints_a_file_that_can_be_checked(mild, tmp_path):
