@@ -178,7 +178,7 @@ def worker_process() -> int:
 
 
 def search_ray(place: Path) -> dict[str, float]:
-    """A search on Ray, once its workers have started; works in older versions, too."""
+    """A search on Ray, once its workers have started."""
     from mild.distributed.joblib_ray import joblib_on_ray
     from mild.routers.search import RouterCV
 
