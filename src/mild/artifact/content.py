@@ -69,8 +69,7 @@ def read_router(
         reason = error.strerror or error
         raise ArtifactError(f"cannot load a router from {path}: {reason}.") from error
     except ArtifactError as error:
-        message = f"cannot load a router from {path}: {error}"
-        raise ArtifactError(message, code=error.code) from error
+        raise ArtifactError(f"cannot load a router from {path}: {error}") from error
     router.info = replace(router.info, version=number)
     return router
 

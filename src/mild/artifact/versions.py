@@ -421,10 +421,8 @@ def _read_info(folder: Path) -> RouterInfo:
         return RouterInfo.from_manifest(read_manifest(content))
     except OSError as error:
         raise ArtifactError(f"{rule}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, ArtifactError) as error:
         raise ArtifactError(f"{rule}: {error}") from error
-    except ArtifactError as error:
-        raise ArtifactError(f"{rule}: {error}", code=error.code) from error
 
 
 def _as_saved(folder: Path) -> Versions:
