@@ -51,7 +51,6 @@ CODES = {
     "unsupported": ("This router cannot do what was asked.", "Use a router that can do it."),
     "missing_extra": ("An optional package is needed.", "Run the `pip install` command of the message."),
     "invalid_artifact": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
-    "old_store": ("A store or ledger was written by mild 0.9 or earlier.", "Begin a new one."),
     "nothing_to_change": ("No option says what to change about a key.", "Give an option."),
     "reserved_key_name": ("A key cannot have this name.", "Give it another name."),
     "invalid_data_file": ("A file cannot be read as asked.", "Correct the file, or name its columns."),

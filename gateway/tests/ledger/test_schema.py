@@ -29,11 +29,11 @@ def refusals(path):
     yield str(told.value)
 
 
-def test_a_newer_schema_is_refused_in_a_sentence(tmp_path):
+def test_another_schema_is_refused_in_a_sentence(tmp_path):
     path = write_all(tmp_path / "l.db", [record()])
     change(path, "UPDATE mild_schema SET number = 9999")
     for sentence in refusals(path):
-        assert "written by a newer version of mild (schema 9999" in sentence
+        assert "schema 9999" in sentence
 
 
 def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path):
