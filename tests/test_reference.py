@@ -69,7 +69,6 @@ def test_every_code_has_a_cause_and_a_remedy():
     raised_elsewhere = {
         "interrupted",
         "version_mismatch",
-        "old_store",
         "nothing_to_change",
         "reserved_key_name",
     }

@@ -1,10 +1,13 @@
-"""Routers on disk that read queries."""
+"""Routers that read queries, in memory and on disk."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import pyarrow as pa
 import pytest
 
+import mild
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import HashingFeatures
@@ -25,6 +28,12 @@ ROUTERS = {
     "stack": BlendRouter,
     "constant": ConstantRouter,
 }
+
+
+@cache
+def text_router():
+    """A fitted router."""
+    return mild.fit(pa.table(make_columns(45, prices=True)), "priced", price_weight=50.0)
 
 
 def save_task(fitted, task, folder, notes=None):

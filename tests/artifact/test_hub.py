@@ -18,7 +18,7 @@ from mild.errors import MildError
 from mild.features import OnnxFeatures, StaticFeatures
 from mild.policies import ConstantPolicy
 from onnx_cases import build_features
-from saved_router_cases import saved_router
+from text_router_cases import text_router
 from transformer_cases import build_tokenizer
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
@@ -29,7 +29,7 @@ TEXTS = [EASY, HARD, "Who wrote Faust?"]
 
 @pytest.fixture(scope="module")
 def router():
-    return saved_router()
+    return text_router()
 
 
 @pytest.fixture

@@ -206,8 +206,6 @@ def test_numbers_are_judged_with_their_costs():
     assert [row["accuracy"] for row in found.figures.baselines] == [None] * 4
     with pytest.raises(InvalidInputError, match="beta needs a table with scores"):
         mild.evaluate(router, table, beta={})
-    with pytest.raises(InvalidInputError, match="costs was removed"):
-        mild.evaluate(router, X, costs=costs)
 
 
 def test_a_router_is_judged_on_what_it_reads(router, parts):

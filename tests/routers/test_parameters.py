@@ -90,7 +90,11 @@ def test_a_bad_parameter_is_refused_by_name(make, name, value):
         (LinearRouter, {"surrogate": 1.5}, "must be convex for LinearRouter (tau <= 1)"),
         (LinearRouter, {"margins": [1, 0, 1]}, "must be positive and finite; got 0 for expert 1."),
         (LinearRouter, {"rewards": "complement", "cost_scale": 0.1}, "the largest possible cost"),
-        (CostSensitiveClassifier, {"surrogate": "hinge", "reduction": "log_sum"}, "the logistic loss"),
+        (
+            CostSensitiveClassifier,
+            {"surrogate": "hinge", "reduction": "log_sum"},
+            "the logistic loss",
+        ),
         (NeuralRouter, {"lr": 0}, "lr must be positive; got 0."),
         (NeuralRouter, {"validation_fraction": 1.0}, "must lie in [0, 1); got 1.0."),
         (NeuralRouter, {"progress": 3}, "progress must be callable or None; got 3."),

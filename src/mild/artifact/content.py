@@ -69,8 +69,7 @@ def read_router(
         reason = error.strerror or error
         raise RouterFileError(f"cannot load a router from {path}: {reason}.") from error
     except RouterFileError as error:
-        message = f"cannot load a router from {path}: {error}"
-        raise RouterFileError(message, code=error.code) from error
+        raise RouterFileError(f"cannot load a router from {path}: {error}") from error
     router.info = replace(router.info, version=number)
     return router
 

@@ -25,7 +25,6 @@ from mild.artifact.manifest import (
     TENSORS_FILE,
     manifest_json,
     names_problem,
-    refuse_old_folder,
 )
 from mild.artifact.parts import RouterParts
 from mild.artifact.schemas import (
@@ -144,11 +143,6 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         raise OutputExistsError(
             f"{target} exists; choose another folder, or replace it with overwrite=True."
         )
-    try:
-        refuse_old_folder(target, "choose another folder")
-    except RouterFileError as error:
-        message = f"cannot write to {target}, where a router is: {error}"
-        raise RouterFileError(message, code=error.code) from error
     foreign_names = sorted(names - _names_of_mild(target))
     if foreign_names:
         raise OutputExistsError(

@@ -33,8 +33,8 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
     Raises
     ------
     RouterFileError
-        If files are missing or damaged, the schema is newer than this library, the tensors do not have the
-        expected shapes, or the folder holds a pickle.
+        If files are missing or damaged, the schema is another one, the tensors do not have the expected
+        shapes, or the folder holds a pickle.
 
     Examples
     --------

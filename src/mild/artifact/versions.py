@@ -421,10 +421,8 @@ def _read_info(folder: Path) -> RouterInfo:
         return RouterInfo.from_manifest(read_manifest(content))
     except OSError as error:
         raise RouterFileError(f"{rule}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, RouterFileError) as error:
         raise RouterFileError(f"{rule}: {error}") from error
-    except RouterFileError as error:
-        raise RouterFileError(f"{rule}: {error}", code=error.code) from error
 
 
 def _as_saved(folder: Path) -> Versions:

@@ -184,9 +184,9 @@ def test_novelty_survives_saving_removal_and_pickling(fitted, tmp_path):
     assert set(router.without("poet").explain(FAR[0]).expected_costs) == {"adder", "cook"}
 
 
-def test_a_router_of_an_older_version_says_nothing_of_novelty(fitted, tmp_path):
-    old = replace(load(fitted("ridge")[2]), novelty=None, calibration=None)
-    router = load(save(old, tmp_path / "old"))
+def test_a_router_without_records_of_novelty_says_nothing_of_it(fitted, tmp_path):
+    plain = replace(load(fitted("ridge")[2]), novelty=None, calibration=None)
+    router = load(save(plain, tmp_path / "plain"))
     found = router.explain(FAR[0])
     assert (found.novelty, found.novel) == (None, None)
     costs = router.expected_costs(router.features(FAR[:1]))[0]
