@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from mild.core.arrays import FloatArray
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.data.datasets import COSTS, SETUPS, digits_scenario, outcomes_file
+from mild.datasets import COSTS, SETUPS, digits_scenario, outcomes_file
 from mild.errors import MildWarning
 from mild.features import HashingFeatures
 from mild.metrics import deferral_loss
@@ -41,7 +41,7 @@ def problems(seed: int) -> Iterator[tuple[str, Split]]:
     texts = np.array(table.queries, dtype=object)
     rows = np.random.default_rng(seed).permutation(len(texts))
     train, test = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-    features = HashingFeatures(dimensions=256).fit(list(texts[train]))
+    features = HashingFeatures(n_components=256).fit(list(texts[train]))
     X = features.transform(list(texts))
     for name, terms in PRICES.items():
         costs = make_task(table, terms).costs

@@ -34,7 +34,7 @@ from sklearn.model_selection import KFold
 from benchmarks.measure import Report, environment
 from mild.core.answers import Answers, detect_kind
 from mild.core.arrays import FloatArray, IntArray
-from mild.metrics import resampled_intervals
+from mild.metrics.intervals import resampled_intervals
 from mild.policies import CascadePolicy
 from mild.routers import CascadeRouter
 from mild.routers.cost_models import fit_heads, same_features

@@ -100,7 +100,7 @@ def timed(action: Callable[[], object]) -> dict[str, float]:
 
 def route_local(place: Path) -> dict[str, float]:
     import mild
-    from mild.distributed.routing import route_dataset
+    from mild.batch.routing import route_dataset
 
     router = mild.load(place / "router")
     out = str(place / "local")
@@ -109,8 +109,8 @@ def route_local(place: Path) -> dict[str, float]:
 
 def route_ray(place: Path) -> dict[str, float]:
     import mild
-    from mild.distributed.ray_connection import connect
-    from mild.distributed.routing import route_dataset
+    from mild.batch.ray_connection import connect
+    from mild.batch.routing import route_dataset
 
     router = mild.load(place / "router")
     out = str(place / "ray")
@@ -136,9 +136,9 @@ def fit_local(place: Path) -> dict[str, Any]:
 
 
 def fit_ray(place: Path, kill: bool = False) -> dict[str, Any]:
+    from mild.batch import fitting
+    from mild.batch.ray_connection import connect
     from mild.data.cost_terms import CostTerms
-    from mild.distributed import fitting
-    from mild.distributed.ray_connection import connect
     from mild.routers.linear import LinearRouter
 
     killed: list[int] = []
@@ -178,8 +178,8 @@ def worker_process() -> int:
 
 
 def search_ray(place: Path) -> dict[str, float]:
-    """A search on Ray, once its workers have started; works in older versions, too."""
-    from mild.distributed.joblib_ray import joblib_on_ray
+    """A search on Ray, once its workers have started."""
+    from mild.batch.joblib_ray import joblib_on_ray
     from mild.routers.search import RouterCV
 
     X, costs = planted(SEARCH_ROWS, 64, 4)

@@ -27,12 +27,12 @@ from pathlib import Path
 import numpy as np
 from mild.artifact import save
 from mild.data import read_outcomes
-from mild.data.datasets import outcomes_file
+from mild.datasets import outcomes_file
 from mild.routers.cost_models import PricedRouter
 from mild.features import HashingFeatures
 folder, dimensions, terms, *names = sys.argv[1:]
 texts = read_outcomes(outcomes_file()).queries
-features = HashingFeatures(dimensions=int(dimensions), max_terms=int(terms)).fit(texts)
+features = HashingFeatures(n_components=int(dimensions), n_features=int(terms)).fit(texts)
 X = features.transform(texts)
 taste = np.random.default_rng(0).standard_normal((X.shape[1], len(names)))
 router = PricedRouter(price_weight=1.0, alpha=1e-4)

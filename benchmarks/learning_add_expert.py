@@ -25,14 +25,14 @@ import mild
 from benchmarks.measure import environment
 from experiments.records import commit
 from mild.policies.adding import Labels, add_to_policy
-from mild.routers import CostRegressionRouter
+from mild.routers import RidgeRouter
 from mild.routers.cost_models import PricedRouter
 
 RESULTS = Path(__file__).parent.parent / "results"
 # Routers that are add_to_policy: heads that are drawn strongly to the constant, and linear costs.
 ROUTERS: dict[str, dict[str, Any]] = {
     "priced": {"router": "priced", "alpha": 0.1},
-    "regression": {"router": "regression", "alpha": 1000.0},
+    "ridge": {"router": "ridge", "alpha": 1000.0},
 }
 # Labels with outcomes of the known experts, with their heads only, and a head of the labels only.
 WAYS = (("known", 30), ("known", 100), ("known", 300), ("heads", 100), ("only", 100))
@@ -127,7 +127,7 @@ def from_scratch(policy: Any, labels: Labels, kind: str) -> Any:
         router: Any = PricedRouter(alpha=alpha)
         own = router.fit(labels.X, labels.errors[:, None], prices=[labels.price]).policy_
     else:
-        own = CostRegressionRouter(alpha).fit(labels.X, labels.costs[:, None]).policy_
+        own = RidgeRouter(alpha).fit(labels.X, labels.costs[:, None]).policy_
     arrays = {n: np.concatenate([getattr(policy, n), getattr(own, n)]) for n in own.tensor_names}
     if policy.ranks is not None:
         arrays["ranks"] = np.append(policy.ranks, policy.n_experts)

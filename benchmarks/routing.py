@@ -30,7 +30,7 @@ from benchmarks.measure import Report, environment
 from experiments.records import commit
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.data.datasets import outcomes_file
+from mild.datasets import outcomes_file
 from mild.errors import DegenerateDataWarning
 from mild.evaluation.comparison import (
     ComparedRows,
@@ -41,15 +41,15 @@ from mild.evaluation.comparison import (
     task_rows,
 )
 from mild.features import make_features
-from mild.metrics import Verdict, resampled_intervals
-from mild.metrics.intervals import student_quantile
+from mild.metrics import Verdict
+from mild.metrics.intervals import resampled_intervals, student_quantile
 from mild.tuning.tasks import Task, make_task, task_splits
 
 INCLUDED = outcomes_file()  # the table that comes with mild
 KEPT = Path(__file__).parent.parent / "results" / "routing"
 PARTS = Path(__file__).parent.parent / "build" / "routing"
-PEERS = ("constant", "ce", "tdef", "mild", "regression", "knn", "mlp")
-METHODS = ("ce", "tdef", "mild", "regression", "knn", "mlp", "tune")
+PEERS = ("constant", "ce", "tdef", "mild", "ridge", "knn", "neural")
+METHODS = ("ce", "tdef", "mild", "ridge", "knn", "neural", "tune")
 SUFFIXES = {"hashing": "", "encoder": "-minilm", "hashing+encoder": "-both"}
 SPLITS = 10
 TEST_SHARE = 0.3
@@ -378,7 +378,7 @@ def line(result: dict[str, Any]) -> str:
     """A case as a line of the table in docs/science/real-tables.md."""
     means = {row["method"]: row["mean_cost"] for row in result["methods"]}
     found = {peer: against(result, peer) for peer in PEERS}
-    names = {"ce": "CE", "tdef": "TDEF", "mild": "MILD", "knn": "kNN", "mlp": "MLP"}
+    names = {"ce": "CE", "tdef": "TDEF", "mild": "MILD", "knn": "kNN", "neural": "MLP"}
     better = [names.get(peer, peer) for peer in PEERS if found[peer][2] < 0]
     worse = [names.get(peer, peer) for peer in PEERS if found[peer][1] > 0]
     middle, low, high = found["constant"]

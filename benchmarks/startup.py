@@ -23,7 +23,7 @@ def run(repeats: int = 21) -> Report:
             "nothing": lambda: fresh("pass"),
             "numpy": lambda: fresh("import numpy"),
             "mild": lambda: fresh("import mild"),
-            "decide": lambda: fresh("import mild; mild.decide"),
+            "decide": lambda: fresh("import mild; core.decide"),
             "load": lambda: fresh("import mild; mild.load"),
         },
         repeats,
@@ -34,7 +34,7 @@ def run(repeats: int = 21) -> Report:
         ("nothing", "an empty interpreter"),
         ("numpy", "`import numpy`"),
         ("mild", "`import mild`"),
-        ("decide", "`import mild; mild.decide` (loads NumPy)"),
+        ("decide", "`import mild; core.decide` (loads NumPy)"),
         ("load", "`import mild; mild.load` (loads safetensors)"),
     ):
         report.add(label, str(times[name]))

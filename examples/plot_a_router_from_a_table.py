@@ -16,7 +16,7 @@ import tempfile
 import matplotlib.pyplot as plt
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 
 table = load_outcomes()
 table

@@ -9,15 +9,15 @@ network learns the classes and when to ask.
 # ## Data
 #
 # Four principal components of each digit are all the classifier sees. The expert's answers are
-# simulated: `mild.data.datasets` has more such experts.
+# simulated: `mild.datasets` has more such experts.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 
-from mild import DeferralClassifier
-from mild.data.datasets import expert_on_first_classes
+from mild.datasets import expert_on_first_classes
+from mild.deferral import DeferralClassifier
 from mild.evaluation import CoverageCurveDisplay, ReliabilityDisplay
 from mild.metrics import deferral_summary
 

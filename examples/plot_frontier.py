@@ -14,7 +14,7 @@ limit on dollars without a new search, and marks where the limits lead.
 import matplotlib.pyplot as plt
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 
 train, test = load_outcomes().split(test_size=0.3, random_state=0)
 found = mild.tune(train, max_dollars=0.6)

@@ -21,7 +21,8 @@ import pandas as pd
 
 import mild
 import mild_gateway
-from mild.data.datasets import load_outcomes
+from mild import metrics
+from mild.datasets import load_outcomes
 from mild_gateway.config import LedgerSettings
 from mild_gateway.ledger import LedgerWriter, Record
 
@@ -67,7 +68,7 @@ costs = traffic.costs(price_weight=50)
 fig, ax = plt.subplots(figsize=(6, 2.5), layout="constrained")
 for place, (router, name) in enumerate([(serving, "serving"), (new, "doubly_robust")]):
     found_cost = found.estimates["cost"][name]
-    true_cost = mild.deferral_loss(costs, router.predict_texts(traffic.queries))
+    true_cost = metrics.deferral_loss(costs, router.predict_texts(traffic.queries))
     ax.plot([found_cost["low"], found_cost["high"]], [place, place], color="C0")
     ax.plot(found_cost["mean"], place, "o", color="C0")
     ax.plot(true_cost, place, "x", color="C1", markersize=9)

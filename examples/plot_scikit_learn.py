@@ -15,7 +15,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild import metrics
+from mild.datasets import load_outcomes
 from mild.features import HashingFeatures
 
 train, test = load_outcomes().take(range(900)).split(test_size=0.3, random_state=0)
@@ -30,7 +31,7 @@ costs.shape
 
 pipeline = make_pipeline(HashingFeatures(), mild.RouterCV(alphas=[0.01], cv=3))
 dimensions = [8, 16, 32, 64]
-search = GridSearchCV(pipeline, {"hashingfeatures__dimensions": dimensions}, cv=3)
+search = GridSearchCV(pipeline, {"hashingfeatures__n_components": dimensions}, cv=3)
 search.fit(train.queries, costs)
 search
 
@@ -66,6 +67,6 @@ plt.show()
 chosen = search.predict(test.queries)
 test_costs = test.costs(price_weight=50)
 {
-    "router": round(mild.deferral_loss(test_costs, chosen), 3),
+    "router": round(metrics.deferral_loss(test_costs, chosen), 3),
     "always rules": round(float(test_costs[:, 2].mean()), 3),
 }

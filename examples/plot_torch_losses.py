@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import torch
 
 from mild import nn
-from mild.data.datasets import digits_scenario
+from mild.datasets import digits_scenario
 
 data = digits_scenario("severe", random_state=0)
 X, costs = (torch.tensor(one).float() for one in (data.train.X, data.train.costs))
@@ -58,7 +58,7 @@ def train(loss, margins=None, steps=200):
 
 
 histories = {
-    "TDEF": train(lambda scores: nn.tdef_loss(scores, costs, scale=1.0)),
+    "TDEF": train(lambda scores: nn.tdef_loss(scores, costs, cost_scale=1.0)),
     "MILD, margins 1": train(lambda scores: nn.mild_loss(scores, rewards)),
     "MILD, margins of the theory": train(
         lambda scores: nn.mild_loss(scores, rewards, margins), margins

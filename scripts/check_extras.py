@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What is installed -> modules that it is for, or statements that use it.
 USES = {
     "mild-learn": (
-        "import mild.cli.app, mild.tuning.tune, mild.evaluation.comparison, mild.report, mild.distributed"
+        "import mild.cli.app, mild.tuning.tune, mild.evaluation.comparison, mild.report, mild.batch"
     ),
     "mild-learn[encoder]": "import mild.features.pooling, transformers, onnx",
     "mild-learn[excel]": "import mild.data.tables, openpyxl",
@@ -26,7 +26,7 @@ USES = {
     "mild-learn[neural]": "import mild.nn, mild.routers.neural.network",
     "mild-learn[onnx]": "import mild.features.onnx, onnxruntime, tokenizers",
     "mild-learn[plot]": "import mild.evaluation.displays, matplotlib.figure",
-    "mild-learn[ray]": "import mild.distributed.ray_connection, ray",
+    "mild-learn[ray]": "import mild.batch.ray_connection, ray",
     "mild-learn[static]": (
         "from mild.features import StaticFeatures\n"
         "StaticFeatures('wordllama').fit(['one query']).transform(['another'])"

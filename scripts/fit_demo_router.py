@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.features import HashingFeatures
 from mild.tuning.fit import fit
 
@@ -21,7 +21,7 @@ PRICE_WEIGHT = 1.0
 
 def fit_demo_router(folder: Path) -> Path:
     """Fit the router and save it to a folder."""
-    features = HashingFeatures(dimensions=24, max_terms=2048)
+    features = HashingFeatures(n_components=24, n_features=2048)
     router = fit(load_outcomes(), "priced", price_weight=PRICE_WEIGHT, text=features, alpha=1e-4)
     return router.save(folder, overwrite=True)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mild.data import read_outcomes
-from mild.data.datasets import outcomes_file
+from mild.datasets import outcomes_file
 
 KEPT = ("query", "options", "source", "grade")
 

@@ -2,7 +2,7 @@
 
     python scripts/make_questions.py questions.jsonl [--count 1500] [--seed 0]
 
-The embedded table of outcomes (``mild.data.datasets.outcomes_file``) has the questions of seed 0.
+The embedded table of outcomes (``mild.datasets.outcomes_file``) has the questions of seed 0.
 """
 
 from __future__ import annotations

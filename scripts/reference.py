@@ -482,16 +482,22 @@ def escaped(text: str) -> str:
 
 GROUPS = {
     "Tables": ("read_outcomes", "OutcomeTable"),
-    "Tuning": ("tune", "TuneResult", "fit", "add_expert"),
-    "Evaluation": ("evaluate", "compare", "Verdict"),
+    "Tuning": ("tune", "tuning.TuneResult", "fit", "add_expert"),
+    "Evaluation": ("evaluate", "compare"),
     "The router": ("Router", "save", "load", "versions"),
     "Estimators": (
-        "RouterCV", "LinearRouter", "CostRegressionRouter", "KNNRouter", "CascadeRouter",
-        "NeuralRouter", "ConstantRouter", "DeferralClassifier",
+        "RouterCV", "LinearRouter", "RidgeRouter", "KNNRouter", "PricedRouter", "BlendRouter",
+        "CascadeRouter", "NeuralRouter", "ConstantRouter",
     ),
+    "A classifier that asks experts": ("deferral.DeferralClassifier",),
     "Losses and decisions": (
-        "cost_matrix", "rewards", "reward_distribution", "mild_loss", "expert_mass",
-        "theory_margins", "stationary_distribution", "decide", "deferral_loss",
+        "core.cost_matrix", "core.costs_from_correctness", "core.rewards",
+        "core.reward_distribution", "core.cheapest", "core.expert_mass", "core.theory_margins",
+        "core.uniform_margins", "core.ratio_grid", "core.paper_grid", "core.Surrogate",
+        "core.mild_loss", "core.tdef_loss", "core.cross_entropy_loss", "core.ldam_loss",
+        "core.logit_adjusted_loss", "core.class_dependent_temperature_loss",
+        "core.cost_sensitive_loss", "core.rho_margin_loss", "core.log_sum_loss",
+        "core.stationary_distribution", "core.decide",
     ),
 }  # fmt: skip
 MODULES = {

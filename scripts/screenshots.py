@@ -22,7 +22,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")

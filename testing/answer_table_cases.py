@@ -55,7 +55,7 @@ def fitted_cascade(table: OutcomeTable, price_weight: float = 5.0, **options: ob
         table,
         router=LinearRouter(),
         price_weight=price_weight,
-        text=HashingFeatures(dimensions=16),
+        text=HashingFeatures(n_components=16),
     )
     X = direct.features(feature_inputs(table, direct.text))
     fitted = CascadeRouter(price_weight, **options).fit(  # type: ignore[arg-type]

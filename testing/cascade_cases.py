@@ -15,7 +15,7 @@ EASY, HARD = "What is 17 * 23?", "Prove that there are infinitely many primes of
 
 def cascade_router(text=True, start_error=None, steps=((0, 1), (2,)), n_features=4):
     """Asks small and medium, then large; starts with large for HARD if there is a start_error."""
-    features = HashingFeatures(dimensions=16).fit([EASY, HARD]) if text else None
+    features = HashingFeatures(n_components=16).fit([EASY, HARD]) if text else None
     if features is not None:
         n_features = features.n_features_
     coef = np.zeros((4, n_features))

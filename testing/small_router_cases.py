@@ -19,7 +19,7 @@ TEXTS = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where i
 
 @cache
 def features():
-    return HashingFeatures(dimensions=2).fit(TEXTS)
+    return HashingFeatures(n_components=2).fit(TEXTS)
 
 
 def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.1), weight=1.0):

@@ -37,7 +37,7 @@ def make_router(best=NEW, names=NAMES):
     rng = np.random.default_rng(0)
     kinds = KINDS * 60
     texts = texts_of(kinds, rng)
-    features = HashingFeatures(dimensions=16).fit(texts)
+    features = HashingFeatures(n_components=16).fit(texts)
     X = np.column_stack([features.transform(texts), np.ones(len(texts))])
     costs = np.array([[float(best[kind] != name) for name in names] for kind in kinds])
     slopes = np.linalg.lstsq(X, costs, rcond=None)[0]

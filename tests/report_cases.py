@@ -10,7 +10,7 @@ from mild.data import CostTerms, OutcomeTable, read_outcomes
 from mild.evaluation.document import JudgedRows
 from mild.evaluation.evaluate import Evaluation
 from mild.evaluation.sections import RoutedRows
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.results import Results
 from mild.policies import LinearCostPolicy, PricedPolicy
 from mild.tuning.tasks import Task
 
@@ -48,9 +48,9 @@ def make_table(scores, names=NAMES, prices=PRICES, **columns):
 def routed_rows(names, costs, chosen, probabilities=None, table=None):
     """Rows with these choices."""
     shares = None if probabilities is None else np.asarray(probabilities, float)
-    outcomes, queries = Outcomes(np.asarray(costs, float)), None
+    outcomes, queries = Results(np.asarray(costs, float)), None
     if table is not None:
-        outcomes = Outcomes(outcomes.costs, table.scores, table.prices, table.latencies)
+        outcomes = Results(outcomes.costs, table.scores, table.prices, table.latencies)
         queries = table.queries if table.has_queries else None
     return RoutedRows(list(names), outcomes, np.asarray(chosen), shares, queries)
 

@@ -12,11 +12,11 @@ from experiments.score_cascade import ScoreCascadeRouter
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
 from mild.routers.clusters import ClusterRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
 from mild.routers.search import RouterCV
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ CASES = [
     linear("mild"),
     linear("tdef", loss="tdef"),
     Case("constant", ConstantRouter(), ("expert", (None, 0)), constant=True),
-    Case("regression", CostRegressionRouter(), ("alpha", (0.1, 10.0))),
+    Case("ridge", RidgeRouter(), ("alpha", (0.1, 10.0))),
     Case("knn", KNNRouter(n_neighbors=7), ("n_neighbors", (3, 9))),
     Case("clusters", ClusterRouter(n_clusters=4), ("n_clusters", (2, 6))),
     Case(
@@ -68,7 +68,7 @@ CASES = [
     Case("priced-ridge", PricedRouter("ridge"), ("alpha", (1e-3, 1e-1))),
     Case(
         "stack",
-        StackRouter(
+        BlendRouter(
             [("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))],
             final_estimator=LinearRouter(tol=1e-10),
             cv=3,
@@ -79,7 +79,7 @@ CASES = [
     ),
     Case(
         "blend",
-        StackRouter([("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))], cv=3),
+        BlendRouter([("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))], cv=3),
         ("knn__n_neighbors", (3, 7)),
         weights_are_copies=False,
     ),

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import mild
+from mild import metrics
 
 README = Path(__file__).parents[1] / "README.md"
 MILD = Path(sys.executable).with_name("mild")
@@ -53,7 +54,7 @@ def check_python() -> float:
     """A router that learns, and the Python part of the README. Returns the router's deferral loss."""
     X, costs = small_data()
     router = mild.LinearRouter().fit(X, costs)
-    loss = mild.deferral_loss(costs, router.predict(X))
+    loss = metrics.deferral_loss(costs, router.predict(X))
     assert loss < 0.2 < costs.mean(axis=0).min(), loss
     examples = doctest.testfile(str(README), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert examples.attempted > 5, examples

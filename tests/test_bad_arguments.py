@@ -10,7 +10,7 @@ import pytest
 
 import mild
 from mild.data import OutcomeTable, read_part
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import MildError
 
 X = np.random.default_rng(0).normal(size=(60, 2))

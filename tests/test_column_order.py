@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import mild
-from mild.data.datasets import load_outcomes
-from mild.metrics.outcomes import Outcomes, ranks_in
+from mild.datasets import load_outcomes
+from mild.metrics.results import Results, ranks_in
 from mild.routers.objective import LABEL_LOSSES
 from mild.routers.search import RouterCV
 from outcome_cases import FILLER, TOPICS
@@ -110,7 +110,7 @@ def test_the_oracle_takes_the_lower_price_then_the_higher_mean_score_then_the_na
     table = read(TABLES[kind])
     means, prices = np.nanmean(table.scores, axis=0).round(12), table.prices
     ranks = ranks_in(table.scores, prices)
-    known = Outcomes(table.costs(), table.scores, prices, ranks=ranks)
+    known = Results(table.costs(), table.scores, prices, ranks=ranks)
     mean_prices = np.zeros(len(means)) if prices is None else np.nanmean(prices, axis=0).round(12)
     rule = [(-means[k], mean_prices[k], name) for k, name in enumerate(table.expert_names)]
     for i, chosen in enumerate(known.oracle()):

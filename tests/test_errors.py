@@ -21,10 +21,9 @@ BUILTINS = {
     "OptionError": ValueError,
     "UnsupportedError": TypeError,
     "MissingExtraError": ImportError,
-    "ArtifactError": ValueError,
+    "RouterFileError": ValueError,
     "DataFileError": ValueError,
     "OutputExistsError": FileExistsError,
-    "RemovedNameError": AttributeError,
 }
 
 
@@ -62,9 +61,7 @@ def test_the_tree_is_drawn_at_the_top_and_lists_every_class() -> None:
 
 
 def test_all_lists_every_class() -> None:
-    functions = {
-        "check_arguments", "check_option", "count_noun", "install_hint", "listed", "missing_name",
-    }  # fmt: skip
+    functions = {"check_arguments", "check_option", "count_noun", "install_hint", "listed"}
     assert set(error_module.__all__) == {*classes(), *functions}
 
 
@@ -92,6 +89,18 @@ def test_a_value_that_is_not_text_is_refused(value: object) -> None:
         check_option("rule", value, ("argmax",))
 
 
+def test_an_unknown_argument_is_named_with_those_there_are() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        mild.tune([], seed=3)
+    assert (caught.value.parameter, caught.value.code) == ("seed", "invalid_seed")
+    assert "it takes data" in str(caught.value)
+    with pytest.raises(InvalidInputError, match="Did you mean 'keep_quality'"):
+        mild.tune([], keep_qualty=1.0)
+    # A constructor is called by the name of its class.
+    with pytest.raises(InvalidInputError, match="of RouterCV"):
+        mild.RouterCV(no_such_argument=1)
+
+
 def test_codes_are_stable_and_name_the_parameter() -> None:
     codes = {name: cls.code for name, cls in classes().items() if issubclass(cls, MildError)}
     assert codes == {
@@ -100,10 +109,9 @@ def test_codes_are_stable_and_name_the_parameter() -> None:
         "OptionError": "unknown_option",
         "UnsupportedError": "unsupported",
         "MissingExtraError": "missing_extra",
-        "ArtifactError": "invalid_artifact",
+        "RouterFileError": "invalid_router_file",
         "DataFileError": "invalid_data_file",
         "OutputExistsError": "output_exists",
-        "RemovedNameError": "removed",
     }
     with pytest.raises(OptionError) as caught:
         check_option("--price-kind", "x", ["a"])
@@ -167,8 +175,7 @@ def texts_outside_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_messages_of_the_library_name_no_options_of_commands():
     """Commands put their options in place of keyword arguments (``mild.cli.console.with_options``)."""
     package = Path(mild.__file__).parent
-    # Modules that only serve commands, and remedies that are commands of a shell.
-    elsewhere = {"cli", "removed.py"}
+    # Remedies that are commands of a shell.
     commands = (
         "ray start --head",
         "pip install --upgrade",
@@ -179,7 +186,7 @@ def test_messages_of_the_library_name_no_options_of_commands():
     found = []
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
-        if place.parts[0] in elsewhere:
+        if place.parts[0] == "cli":
             continue
         for line, text in texts_outside_docstrings(ast.parse(path.read_text(encoding="utf-8"))):
             named = re.search(r"(?<![\w-])--[a-z]", text)

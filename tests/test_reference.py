@@ -13,6 +13,7 @@ import pytest
 import mild
 from mild.errors import CODES, MildError
 from mild.evaluation.evaluate import Evaluation
+from mild.tuning import TuneResult
 from scripts import reference
 
 SOURCE = Path(mild.__file__).parent
@@ -68,7 +69,6 @@ def test_every_code_has_a_cause_and_a_remedy():
     raised_elsewhere = {
         "interrupted",
         "version_mismatch",
-        "old_store",
         "nothing_to_change",
         "reserved_key_name",
     }
@@ -82,7 +82,7 @@ def documented():
         value = getattr(mild, name)
         if not isinstance(value, str):
             yield name, value
-    for kind in (mild.Router, mild.OutcomeTable, mild.TuneResult, Evaluation):
+    for kind in (mild.Router, mild.OutcomeTable, TuneResult, Evaluation):
         for name, value in vars(kind).items():
             if not name.startswith("_"):
                 yield f"{kind.__name__}.{name}", getattr(value, "__func__", value)

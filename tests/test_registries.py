@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from mild.artifact.content import PICKLE_SUFFIXES
-from saved_router_cases import saved_router
+from text_router_cases import text_router
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "registries.md"
 QUERIES = ["What is 17 * 23?", "Who wrote Faust?"]
@@ -31,7 +31,7 @@ def code_with(word):
 def run(tmp_path, monkeypatch):
     """Run a block of the guide where the router is, with a stand-in for a package."""
     monkeypatch.chdir(tmp_path)
-    saved_router().save("router")
+    text_router().save("router")
 
     def of(package, **names):
         stand_in = ModuleType(package)
@@ -46,14 +46,14 @@ def run(tmp_path, monkeypatch):
 
 def test_the_service_of_bentoml_routes(run):
     service = run("bentoml", service=lambda one: one, api=lambda one: one)
-    assert service.RouterService().route(QUERIES) == saved_router().route(QUERIES)
+    assert service.RouterService().route(QUERIES) == text_router().route(QUERIES)
 
 
 async def test_the_model_of_kserve_routes(run):
     model = run("kserve", Model=object, ModelServer=None).RouterModel()
     assert model.load()
     found = await model.predict({"instances": QUERIES})
-    assert found == {"predictions": saved_router().route(QUERIES)}
+    assert found == {"predictions": text_router().route(QUERIES)}
 
 
 # MLflow makes the tables of a new store, which takes seconds. SQLAlchemy and pydantic warn about it.
@@ -64,7 +64,7 @@ def test_a_router_is_logged_and_loaded_by_mlflow(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.chdir(tmp_path)
-    router = saved_router()
+    router = text_router()
     router.save("router")
     Path("router_model.py").write_text(text_with("class RouterModel(mlflow"), encoding="utf-8")
     found = {}

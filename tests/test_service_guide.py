@@ -16,7 +16,7 @@ import pytest
 import mild
 from cascade_cases import EASY, HARD, cascade_router
 from mild.artifact import write_version
-from saved_router_cases import saved_router
+from text_router_cases import text_router
 from waiting import until
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "service.md"
@@ -41,7 +41,7 @@ def names_of(title):
 def folder(tmp_path, monkeypatch):
     """The folder of a router, in the current directory."""
     monkeypatch.chdir(tmp_path)
-    return saved_router().save("router")
+    return text_router().save("router")
 
 
 async def post(app, path, body):
@@ -70,14 +70,14 @@ async def post(app, path, body):
 async def test_the_service_in_starlette_routes(folder):
     pytest.importorskip("starlette")
     app = names_of("service.py")["app"]
-    (expert,) = saved_router().route([QUERY])
+    (expert,) = text_router().route([QUERY])
     assert await post(app, "/route", {"query": QUERY}) == (200, {"expert": expert})
 
 
 async def test_the_service_in_fastapi_routes(folder):
     pytest.importorskip("fastapi")
     app = names_of("service_fastapi.py")["app"]
-    (expert,) = saved_router().route([QUERY])
+    (expert,) = text_router().route([QUERY])
     assert await post(app, "/route", {"query": QUERY}) == (200, {"expert": expert})
 
 
@@ -96,7 +96,7 @@ def watching(folder, monkeypatch):
 async def test_a_new_version_is_taken_over_in_the_background(folder, watching):
     serving = watching["ServingRouter"](folder)
     task = asyncio.create_task(watching["watch"](serving, seconds=0.01))
-    router = saved_router().with_prices(price_weight=500)
+    router = text_router().with_prices(price_weight=500)
     number = write_version(folder, router, why="a new price weight")
     await until(lambda: serving.router.info.version == number)
     task.cancel()
@@ -116,7 +116,7 @@ async def test_a_version_that_cannot_be_read_leaves_the_old_one_serving(folder, 
 async def test_the_lifespan_loads_the_router(folder, watching):
     app = watching["Starlette"]()
     async with watching["lifespan"](app):
-        assert app.state.serving.router.route([QUERY]) == saved_router().route([QUERY])
+        assert app.state.serving.router.route([QUERY]) == text_router().route([QUERY])
 
 
 @contextmanager

@@ -1,17 +1,20 @@
-"""Routers on disk that read queries."""
+"""Routers that read queries, in memory and on disk."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import pyarrow as pa
 import pytest
 
+import mild
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import HashingFeatures
 from mild.routers.baselines import ConstantRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 from mild.tuning.fitting import fit_task, make_saved_router, make_text_features
 from mild.tuning.tasks import make_task
 from outcome_cases import make_columns
@@ -19,12 +22,18 @@ from outcome_cases import make_columns
 ROUTERS = {
     "linear": LinearRouter,
     "argmax": lambda: LinearRouter(decision="argmax"),
-    "regression": CostRegressionRouter,
+    "ridge": RidgeRouter,
     "knn": KNNRouter,
     "priced": PricedRouter,
-    "stack": StackRouter,
+    "stack": BlendRouter,
     "constant": ConstantRouter,
 }
+
+
+@cache
+def text_router():
+    """A fitted router."""
+    return mild.fit(pa.table(make_columns(45, prices=True)), "priced", price_weight=50.0)
 
 
 def save_task(fitted, task, folder, notes=None):
@@ -44,7 +53,7 @@ def folders(tmp_path_factory):
             columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
             task = make_task(read_outcomes(pa.table(columns)), CostTerms({"cook": 0.2}))
             step = make_text_features(
-                task.table, HashingFeatures(dimensions=16) if text == "hashing" else text
+                task.table, HashingFeatures(n_components=16) if text == "hashing" else text
             )
             fitted = fit_task(task, ROUTERS[name](), step)
             made[name, text] = save_task(fitted, task, str(parent / f"{name}-{text}"))

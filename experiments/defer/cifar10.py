@@ -34,7 +34,7 @@ from experiments.records import content_key, surroundings
 from mild.core.arrays import FloatArray
 from mild.core.decisions import stationary_distribution
 from mild.core.margins import expert_mass, theory_margins
-from mild.data.datasets.simulated_experts import expert_on_first_classes
+from mild.datasets.simulated_experts import expert_on_first_classes
 from mild.metrics.deferral import (
     accuracy_coverage_curve,
     deferral_summary,

@@ -26,7 +26,7 @@ from torch.nn.functional import conv2d, max_pool2d
 
 from experiments.defer.cifar10_data import load_cifar10
 from mild.core.arrays import FloatArray, IntArray
-from mild.data.datasets.simulated_experts import (
+from mild.datasets.simulated_experts import (
     expert_on_first_classes,
     probabilistic_expert,
     random_annotator,

@@ -16,15 +16,15 @@ from sklearn.model_selection import GroupShuffleSplit
 
 from experiments.defer.data import DeferralData
 from experiments.records import surroundings
-from mild import DeferralClassifier
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
+from mild.deferral import DeferralClassifier
 from mild.errors import ConvergenceWarning, DegenerateDataWarning, UnsupportedError
 from mild.metrics import (
     accuracy_coverage_curve,
     deferral_summary,
-    difference_intervals,
     expected_calibration_error,
     expert_correctness,
+    split_intervals,
 )
 from mild.metrics.deferral import KEPT
 
@@ -336,7 +336,7 @@ def _differences(
         for seed_outcomes in outcomes:
             is_right = seed_outcomes[number].is_right.astype(np.float64)
             splits.append((is_right - seed_outcomes[reference].is_right)[:, None])
-        interval = difference_intervals(
+        interval = split_intervals(
             splits, list(groups), CONFIDENCE, test_over_train=TEST / (1 - TEST)
         )
         estimate, low, high = interval.row(0)

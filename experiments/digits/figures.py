@@ -12,10 +12,10 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
+from mild import datasets
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.costs import cheapest
-from mild.data import datasets
-from mild.data.datasets.synthetic import BETAS, SPAN
+from mild.datasets.synthetic import BETAS, SPAN
 from mild.routers.linear import LinearRouter
 
 ALPHA = 1e-4

@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 from mild import metrics
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.decisions import argmax_last
-from mild.data.datasets import domains
 from mild.data.splits import folds
+from mild.datasets import domains
 from mild.errors import DegenerateDataWarning
 from mild.policies import Decoder
 from mild.routers.candidates import cross_fitted_bias

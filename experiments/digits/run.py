@@ -34,11 +34,10 @@ from experiments.digits.figures import (
 from experiments.digits.long_tail import TailCase, run_case
 from experiments.digits.tables import caption, findings, verdict_of
 from experiments.records import processor_name
-from mild import metrics
+from mild import datasets, metrics
 from mild._version import __version__
 from mild.core.arrays import invalid
 from mild.core.costs import cheapest
-from mild.data import datasets
 from mild.errors import MildWarning, check_option
 from mild.evaluation.comparison import (
     Choices,
@@ -49,7 +48,7 @@ from mild.evaluation.comparison import (
     run_method,
 )
 from mild.routers.baselines import ConstantRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter
+from mild.routers.cost_models import KNNRouter, RidgeRouter
 
 #: Called with how many steps are done, how many there are, and what was just done.
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -91,7 +90,7 @@ METHODS: tuple[tuple[str, str, str, dict[str, Any] | None], ...] = (
     ("ce", "CE", "cross-entropy on the cheapest expert", {"loss": "ce"}),
     ("cwce", "CWCE", "CE, weighted by inverse frequency", {"loss": "cwce"}),
     ("ldam", "LDAM", "label-distribution-aware margins", {"loss": "ldam"}),
-    ("regression", "cost regression", "predicts every cost, takes the least", None),
+    ("ridge", "cost regression", "predicts every cost, takes the least", None),
     ("knn", "kNN", "mean costs of the nearest rows", None),
     ("label", "true label only", "cheapest expert of the row's true class", None),
     ("constant", "best constant", "the expert that is cheapest in training", None),
@@ -322,7 +321,7 @@ def run_methods(
     builders: dict[str, Callable[[Context], Any]] = {
         "mild_tuned_argmax": lambda context: tuned("argmax")(context),
         "mild_tuned_stationary": lambda context: tuned("stationary")(context),
-        "regression": lambda context: GridSearchCV(CostRegressionRouter(), ridge, cv=context.folds),
+        "ridge": lambda context: GridSearchCV(RidgeRouter(), ridge, cv=context.folds),
         "knn": lambda context: GridSearchCV(KNNRouter(), neighbours, cv=context.folds),
         "constant": lambda context: ConstantRouter(),
     }

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from experiments.digits.long_tail import describe
 from mild.artifact.files import left_behind, replacing
-from mild.data.datasets import SETUPS
+from mild.datasets import SETUPS
 from mild.errors import DataFileError, OutputExistsError
 
 FILES = ("results.json", "results.csv", "overview.png", "pictures.png")

@@ -355,7 +355,7 @@ def control_rewards(costs: Tensor, name: str, largest: float) -> Tensor:
 
     from mild.nn import rewards
 
-    hard = rewards(costs, "complement", scale=largest)
+    hard = rewards(costs, "complement", cost_scale=largest)
     ambiguous = (costs == costs.min(dim=1, keepdim=True).values).sum(dim=1, keepdim=True) > 1
     if name == "tdef-dropped":
         return hard.masked_fill(ambiguous, 0.0)

@@ -84,7 +84,7 @@ class Problem:
             surrogate = loss(torch.as_tensor(scores, device=self.device), rows)
             losses = {"test_surrogate": float(surrogate.mean())}
             for rule in decisions(objective.margins):
-                chosen = decide(objective.values(scores), objective.margins, rule=rule)
+                chosen = decide(objective.values(scores), objective.margins, decision=rule)
                 losses[rule] = deferral_loss(self.test_costs, chosen)
             return losses
 
@@ -111,7 +111,9 @@ def outcomes(
             "scores must be finite; the training diverged. Lower the learning rate."
         )
     values, margins = objective.values(scores), objective.margins
-    return {rule: judged(costs, decide(values, margins, rule=rule)) for rule in decisions(margins)}
+    return {
+        rule: judged(costs, decide(values, margins, decision=rule)) for rule in decisions(margins)
+    }
 
 
 def judged(costs: NDArray[np.floating[Any]], chosen: NDArray[np.intp]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def search_grid(method: Method, problem: Problem, report: Callable[[str], None])
     for place, vector in enumerate(grid.margins):
         report(f"grid point {place + 1} of {len(grid)}")
         network, _ = problem.train(method.with_margins(vector), HELD_OUT_SEED, report, rest)
-        chosen = decide(network.scores(problem.images[held]), rule="argmax")
+        chosen = decide(network.scores(problem.images[held]), decision="argmax")
         losses.append(deferral_loss(problem.costs[held], chosen))
     # Of equals the nearest to the theory.
     distances = [max(abs(a - b) for a, b in zip(v, center, strict=True)) for v in grid.margins]

@@ -390,7 +390,7 @@ class _Runner:
             )
             searches.append(search.fit(train, costs))
         best = min(searches, key=_least)
-        router = best.best_router_
+        router = best.best_estimator_
         found = {"alpha": float(router.alpha), "cross_validated": _least(best)}
         found["tried"] = len(best.cv_results_["mean_cost"])
         margins = None
@@ -451,7 +451,7 @@ def _outcome(
 ) -> dict[str, Any]:
     if not np.isfinite(scores).all():
         raise DivergedError("scores must be finite; the training diverged.")
-    chosen = decide(scores, margins, rule=rule)
+    chosen = decide(scores, margins, decision=rule)
     return {
         **judged(costs, chosen),
         "control": shuffled_control(costs, chosen),

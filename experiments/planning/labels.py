@@ -181,7 +181,7 @@ def make_plan(
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> from mild_gateway.experts.expert import Expert
     >>> table = load_outcomes()
     >>> known = table.take(range(40))

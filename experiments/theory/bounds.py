@@ -307,8 +307,8 @@ class Consistency:
     """Both sides of the consistency inequality.
 
     Regrets are against the best decision and scores at every single input; ``mean_total`` is ``E[C(x)]``,
-    ``modulus`` the mu that was used, ``proved`` whether the inequality is proved for this rule and modulus,
-    ``slack`` the rounding allowed in the surrogate regret.
+    ``modulus`` the mu that was used, ``proved`` whether the inequality is proved for this decision and
+    modulus, ``slack`` the rounding allowed in the surrogate regret.
     """
 
     target_regret: float
@@ -346,12 +346,12 @@ def consistency(
     margins: ArrayLike | None = None,
     *,
     weights: ArrayLike | None = None,
-    rule: str = "stationary",
+    decision: str = "stationary",
     modulus: float | None = None,
 ) -> Consistency:
     """Evaluate the consistency inequality of the MILD logistic loss on a finite problem.
 
-    For inputs x with probabilities, expected rewards ``r_k(x)`` with sum C(x), scores and a rule,
+    For inputs x with probabilities, expected rewards ``r_k(x)`` with sum C(x), scores and a way to decide,
 
         E[max_k r_k - r_chosen]  <=  sqrt(2 E[C] / mu * (surrogate risk - minimal surrogate risk)).
 
@@ -364,10 +364,10 @@ def consistency(
     rewards : (n_inputs, n_experts) expected rewards; rows need not sum to 1
     margins : (n_experts,) positive; None for all ones
     weights : (n_inputs,) probability of each input, normalised here; uniform by default
-    rule : "stationary" or "argmax"
+    decision : "stationary" or "argmax"
     modulus : by default 1 for argmax (the paper's) and ``strong_concavity(margins).value`` otherwise
     """
-    check_option("rule", rule, DECISIONS)
+    check_option("decision", decision, DECISIONS)
     f = check_scores(scores).astype(np.float64)
     n, p = f.shape
     gain = check_rewards(rewards, (n, p)).astype(np.float64)
@@ -381,12 +381,12 @@ def consistency(
     risk = mild_loss(f, gain, rho)
     regret = float(probability @ (risk - minimal_risk(gain, rho)))
     if modulus is None:
-        modulus = 1.0 if rule == "argmax" else strong_concavity(rho).value
+        modulus = 1.0 if decision == "argmax" else strong_concavity(rho).value
     check_number("modulus", modulus, "be positive")
-    sound = rule == "stationary" or bool((rho == rho[0]).all())
+    sound = decision == "stationary" or bool((rho == rho[0]).all())
     return Consistency(
         target_regret=float(
-            probability @ (gain.max(axis=1) - gain[np.arange(n), decide(f, rho, rule)])
+            probability @ (gain.max(axis=1) - gain[np.arange(n), decide(f, rho, decision)])
         ),
         surrogate_regret=max(regret, 0.0),
         mean_total=float(probability @ gain.sum(axis=1)),
@@ -686,7 +686,7 @@ def router_bound(
     X : (n_samples, n_features) array or CSR matrix
     costs : (n_samples, n_experts) array without NaN
     margins : (n_experts,) margins the router was fitted with; None for all ones
-    rewards, scale, strength : as in ``mild.rewards``
+    rewards, scale, strength : as in ``mild.core.rewards``
     largest_total : largest possible row sum of the rewards; the largest present by default
     uniform : whether margins and norm may come from the data; weights and margins are then scaled so
         that the weights have norm ``radius``, and margins above 1 are cut to 1

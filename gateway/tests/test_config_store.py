@@ -68,11 +68,9 @@ def test_the_ledger_is_in_the_same_database_unless_a_file_is_named(write, tmp_pa
         ('store = "env:NOWHERE"', "line 1: store names an environment variable that is not set"),
         ('store_file = "nowhere"', "line 1: store_file names a file that cannot be read"),
         ('store_file = 5', "line 1: store_file must be text"),
-        ('store_env = "STORE"', 'store_env was removed in mild 0.10. Use store = "env:NAME".'),
         ('store = ""', "line 1: store must be the path of an SQLite file"),
         ('store = "x"\nstore_file = "y"', "line 2: store_file must not be given together"),
         (f'store = "{URL}"\n[ledger]\npath = "{URL}"', "line 3: ledger.path must be a path"),
-        ('[access]\nwhen_store_lost = "serve"', "when_store_lost was removed in mild 0.10. While the"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_line_and_never_quoted(write, text, said):

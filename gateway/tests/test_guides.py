@@ -11,7 +11,6 @@ import pytest
 from mild_gateway.collect.prompts import Prompts
 from mild_gateway.config import Settings, read_settings
 from mild_gateway.metrics import Metrics
-from mild_gateway.removed_settings import REMOVED_SETTINGS
 from scripts import reference
 
 ROOT = Path(__file__).parents[2]
@@ -99,17 +98,6 @@ def unknown_settings(page, sections):
 @pytest.mark.parametrize("page", [*PAGES, *MORE_PAGES], ids=lambda page: page.stem)
 def test_the_pages_name_settings_that_there_are(page):
     assert unknown_settings(page, settings_by_section()) == []
-
-
-@pytest.mark.parametrize("page", [*PAGES, *MORE_PAGES], ids=lambda page: page.stem)
-def test_the_pages_name_no_removed_setting(page):
-    known = set().union(*settings_by_section().values())
-    removed = {setting for _, setting in REMOVED_SETTINGS} - known
-    # Words that also mean something else, such as a field of requests or the name of an account.
-    removed -= {"temperature", "tools", "json_schema", "reasoning", "samples", "command", "litellm"}
-    removed -= {"anonymous"}
-    assert len(removed) > 30
-    assert [code for code in code_of(page) if code in removed] == []
 
 
 def test_an_unknown_setting_is_found(tmp_path):

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import mild
 from answer_table_cases import NAMES, answer_table
+from mild.batch.routing import route_dataset
+from mild.batch.streaming import route_stream
 from mild.cli.app import build_app
-from mild.distributed.routing import route_dataset
-from mild.distributed.streaming import route_stream
 from mild.errors import UnsupportedError
 from mild.tuning.fitting import usual_shares
 from mild_gateway.config import RoutingSettings

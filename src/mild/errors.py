@@ -5,10 +5,9 @@ MildError                    root of everything mild raises on purpose
 │   └── OptionError          (ValueError)         an option has a value we do not know
 ├── UnsupportedError         (TypeError)          this router cannot do what was asked, and why
 ├── MissingExtraError        (ImportError)        an optional package is needed
-├── ArtifactError            (ValueError)         a router on disk cannot be trusted or read
+├── RouterFileError            (ValueError)         a router on disk cannot be trusted or read
 ├── DataFileError            (ValueError)         a data file cannot be read as asked
-├── OutputExistsError        (FileExistsError)    writing would destroy what is there
-└── RemovedNameError         (AttributeError)     a name of an earlier version, and what to use instead
+└── OutputExistsError        (FileExistsError)    writing would destroy what is there
 
 MildWarning (UserWarning)
 ├── ConvergenceWarning       the solver stopped before its tolerance
@@ -24,10 +23,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from mild.removed import removal_message
-
 __all__ = [
-    "ArtifactError",
     "ConvergenceWarning",
     "DataFileError",
     "DegenerateDataWarning",
@@ -37,7 +33,7 @@ __all__ = [
     "MissingExtraError",
     "OptionError",
     "OutputExistsError",
-    "RemovedNameError",
+    "RouterFileError",
     "TuningInterruptedWarning",
     "UnsupportedError",
     "check_arguments",
@@ -45,7 +41,6 @@ __all__ = [
     "count_noun",
     "install_hint",
     "listed",
-    "missing_name",
 ]
 
 #: Code -> cause and remedy, of codes that do not name a parameter.
@@ -55,9 +50,7 @@ CODES = {
     "unknown_option": ("An option has a value that mild does not know.", "Use one of the values named."),
     "unsupported": ("This router cannot do what was asked.", "Use a router that can do it."),
     "missing_extra": ("An optional package is needed.", "Run the `pip install` command of the message."),
-    "invalid_artifact": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
-    "old_router": ("A router was saved by mild 0.9 or earlier.", "Train it again, or use mild 0.9."),
-    "old_store": ("A store or ledger was written by mild 0.9 or earlier.", "Begin a new one."),
+    "invalid_router_file": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
     "nothing_to_change": ("No option says what to change about a key.", "Give an option."),
     "reserved_key_name": ("A key cannot have this name.", "Give it another name."),
     "invalid_data_file": ("A file cannot be read as asked.", "Correct the file, or name its columns."),
@@ -79,7 +72,6 @@ CODES = {
     "one_expert_only": ("A loss for one expert was given several.", "Use a loss for several experts."),
     "no_expert_probability": ("A method does not estimate whether experts are right.", "Use `ova`."),
     "body_not_saved": ("A torch module cannot be saved.", "Fit body `linear` or `mlp`."),
-    "removed": ("A command, parameter, name or value is gone.", "Use what the message says."),
 }  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -164,10 +156,10 @@ class MissingExtraError(MildError, ImportError):
     code = "missing_extra"
 
 
-class ArtifactError(MildError, ValueError):
+class RouterFileError(MildError, ValueError):
     """A router on disk cannot be trusted or read."""
 
-    code = "invalid_artifact"
+    code = "invalid_router_file"
 
 
 class DataFileError(MildError, ValueError):
@@ -180,12 +172,6 @@ class OutputExistsError(MildError, FileExistsError):
     """Writing would destroy what is there."""
 
     code = "output_exists"
-
-
-class RemovedNameError(MildError, AttributeError):
-    """A name that mild once had, and what to use instead."""
-
-    code = "removed"
 
 
 class MildWarning(UserWarning):
@@ -224,27 +210,23 @@ def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
     Raises
     ------
     OptionError
-        If the value is not allowed; an error says so if it was allowed in an earlier version.
+        If the value is not allowed.
     """
     allowed_values = list(allowed)
     if isinstance(value, str) and value in allowed_values:
         return value
-    parameter = name.lstrip("-").replace("-", "_")
-    message = removal_message("value", str(value), parameter)
-    if message is not None:
-        raise OptionError(message, parameter=parameter, code="removed")
     rule = f"must be one of {', '.join(map(repr, allowed_values))}; got {value!r}."
     close_values = difflib.get_close_matches(str(value), allowed_values, n=1)
     if close_values:
         rule += f" Did you mean {close_values[0]!r}?"
+    parameter = name.lstrip("-").replace("-", "_")
     raise OptionError(f"{name} {rule}", parameter=parameter, rule=rule)
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that unknown and missing arguments raise errors of mild.
 
-    Python would raise a TypeError. The error of mild suggests a similar argument, or says what replaces an
-    argument that an earlier version had.
+    Python would raise a TypeError. The error of mild suggests a similar argument.
 
     >>> @check_arguments
     ... def split(table, test_size=0.3): ...
@@ -258,21 +240,14 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     has_keyword_arguments = inspect.Parameter.VAR_KEYWORD in kinds
     function_name = function.__name__
-    qualified_name = function.__qualname__
     if function_name == "__init__":
         # Users know a constructor by the name of its class.
-        qualified_name = qualified_name.removesuffix(".__init__")
-        function_name = qualified_name
+        function_name = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
-            if name in argument_names:
-                continue
-            message = removal_message("parameter", name, qualified_name)
-            if message is not None:
-                raise InvalidInputError(message, parameter=name, code="removed")
-            if not has_keyword_arguments:
+            if name not in argument_names and not has_keyword_arguments:
                 raise _unknown_argument(function_name, name, argument_names)
         try:
             signature.bind(*args, **kwargs)
@@ -300,18 +275,6 @@ def check_constructor(kind: type[T]) -> type[T]:
     """Decorate a class so that unknown and missing arguments of its constructor raise errors of mild."""
     kind.__init__ = check_arguments(kind.__init__)  # type: ignore[method-assign]
     return kind
-
-
-def missing_name(module: str, name: str) -> AttributeError:
-    """Return the error for a name that a module does not have; it says what replaces a removed name.
-
-    >>> missing_name("mild", "no_such_name")
-    AttributeError("module 'mild' has no attribute 'no_such_name'")
-    """
-    message = removal_message("name", f"{module}.{name}")
-    if message is not None:
-        return RemovedNameError(message)
-    return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

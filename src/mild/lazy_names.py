@@ -40,9 +40,7 @@ def attach_stub(
 
     def load(name: str) -> Any:
         if name not in module_of:
-            from mild.errors import missing_name
-
-            raise missing_name(package, name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(module_of[name]), name)
         # From now on, Python finds the name without calling this function.
         setattr(sys.modules[package], name, value)

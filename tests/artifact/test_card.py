@@ -8,13 +8,9 @@ import yaml
 
 import mild
 from cascade_cases import cascade_router
-from compatibility.cases import FOLDER
 from mild.artifact import RouterInfo
-from mild.artifact.card import CARD_FILE, is_card
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.policies import ConstantPolicy
-
-OLD = sorted(path.parent for path in (FOLDER / "artifacts").glob("*/router/router.json"))
 
 
 def sections(card):
@@ -85,14 +81,3 @@ def test_names_of_experts_are_not_markup():
 def test_notes_of_an_unexpected_form_do_no_harm(damage):
     info = RouterInfo.from_notes(damage)
     assert simple_router(info=info).card()
-
-
-def test_old_routers_have_cards(tmp_path):
-    assert OLD
-    for folder in OLD:
-        card = mild.load(folder).card()
-        front, parts = sections(card)
-        assert front["library_name"] == "mild"
-        assert len(parts) == 12
-        (tmp_path / CARD_FILE).write_text(card)
-        assert is_card(tmp_path / CARD_FILE)

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cascade_cases import EASY, HARD, cascade_router
-from mild.artifact import load, save
+from mild.artifact import NextStep, load, save
 from mild.core.answers import Answer, Answers
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import HashingFeatures
@@ -59,7 +59,7 @@ def test_a_fitted_cascade_is_saved_with_its_pipeline(scaled, tmp_path):
     rows = [row for one in right for row in (one, [one[0], one[0] + 1, one[0] + 2])]
     answers = Answers.of([[str(value) for value in row] for row in rows], "number")
     costs = np.tile([[0.0, 0, 0], [1, 1, 0]], (20, 1))
-    steps = [("text", HashingFeatures(dimensions=8)), ("scaler", StandardScaler())]
+    steps = [("text", HashingFeatures(n_components=8)), ("scaler", StandardScaler())]
     cascade = CascadeRouter(price_weight=0.05)
     pipeline = Pipeline([*steps[: 1 + scaled], ("router", cascade)])
     pipeline.fit(queries, costs, router__answers=answers, router__prices=[1.0, 1.0, 5.0])
@@ -112,8 +112,27 @@ def test_other_routers_have_no_steps_and_are_their_own_direct_router():
     assert router.cascade is None
     assert router.direct is router
     assert router.first_steps(router.features([EASY])) is None
-    with pytest.raises(UnsupportedError, match="this router is not a cascade"):
-        router.next(EASY, {})
+
+
+def test_next_of_another_router_asks_the_expert_that_it_chooses():
+    router = cascade_router().direct
+    (chosen,) = router.route([EASY])
+    assert router.next(EASY, {}).ask == (chosen,)
+    assert router.next(EASY, {chosen: "4"}) == NextStep((), chosen)
+    other = next(name for name in router.expert_names if name != chosen)
+    assert router.next(EASY, {other: "4"}).ask == (chosen,)
+
+
+def test_next_of_another_router_goes_on_where_experts_fail():
+    router = cascade_router().direct
+    answers, asked = {}, []
+    while (step := router.next(EASY, answers)).ask:
+        asked += step.ask
+        answers |= dict.fromkeys(step.ask)
+    values = router.decision_function(router.features([EASY]))[0]
+    assert asked == [router.expert_names[index] for index in np.argsort(-values)]
+    assert step.accepted == asked[0]
+    assert router.next(EASY, answers | {asked[1]: "4"}).accepted == asked[1]
 
 
 def test_what_is_expected_of_experts_is_what_the_direct_router_expects():

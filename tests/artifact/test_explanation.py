@@ -13,7 +13,7 @@ from mild.policies import ConstantPolicy
 QUERY = "boil salt butter flour oven stir please tell about verse"
 
 
-@pytest.mark.parametrize("name", ["linear", "argmax", "regression", "knn", "priced", "stack"])
+@pytest.mark.parametrize("name", ["linear", "argmax", "ridge", "knn", "priced", "stack"])
 def test_the_explained_choice_is_that_of_the_router(folders, name):
     router = load(folders(name))
     found = router.explain(QUERY)
@@ -23,7 +23,7 @@ def test_the_explained_choice_is_that_of_the_router(folders, name):
     assert sum(found.probabilities.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", ["argmax", "regression"])
+@pytest.mark.parametrize("name", ["argmax", "ridge"])
 def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, name):
     router = load(folders(name))
     found = router.explain(QUERY, max_evidence=1000)

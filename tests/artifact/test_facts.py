@@ -7,7 +7,7 @@ import pytest
 
 import mild
 from mild.data import OutcomeTable
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_search_lists_what_was_given_and_what_it_found_once_each(table):
 
 
 def test_a_router_of_texts_says_that_it_knows_novel_ones():
-    router = mild.fit(load_outcomes(), "regression", price_weight=50)
+    router = mild.fit(load_outcomes(), "ridge", price_weight=50)
     facts = router.facts
     assert facts["text features"] == "hashing"
     assert facts["cost"] == "error + 50 × dollars"

@@ -78,15 +78,15 @@ def test_text_has_no_fingerprint(data):
 
 def test_the_tag_of_a_text_step_is_that_of_its_settings_and_of_what_it_learned():
     texts = texts_of(KINDS * 10, np.random.default_rng(0))
-    tag = features_tag(HashingFeatures(dimensions=8).fit(texts))
+    tag = features_tag(HashingFeatures(n_components=8).fit(texts))
     assert len(tag) == 12
-    assert features_tag(HashingFeatures(dimensions=8).fit(texts)) == tag
-    assert features_tag(HashingFeatures(dimensions=4).fit(texts)) != tag
-    assert features_tag(HashingFeatures(dimensions=8).fit(texts[::-2])) != tag
+    assert features_tag(HashingFeatures(n_components=8).fit(texts)) == tag
+    assert features_tag(HashingFeatures(n_components=4).fit(texts)) != tag
+    assert features_tag(HashingFeatures(n_components=8).fit(texts[::-2])) != tag
 
 
 def test_the_tag_of_features_with_draws_names_the_salt():
-    step = HashingFeatures(dimensions=8).fit(["what is 2 plus 3", "which city lies near"])
+    step = HashingFeatures(n_components=8).fit(["what is 2 plus 3", "which city lies near"])
     policy = make_router().policy
     tags = [features_tag(step, MixPolicy(policy, policy, 0.1, salt)) for salt in ("x", "y")]
     assert tags[0] != tags[1]

@@ -18,7 +18,7 @@ from mild.errors import MildError
 from mild.features import OnnxFeatures, StaticFeatures
 from mild.policies import ConstantPolicy
 from onnx_cases import build_features
-from saved_router_cases import saved_router
+from text_router_cases import text_router
 from transformer_cases import build_tokenizer
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
@@ -29,7 +29,7 @@ TEXTS = [EASY, HARD, "Who wrote Faust?"]
 
 @pytest.fixture(scope="module")
 def router():
-    return saved_router()
+    return text_router()
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_errors_have_codes(router, hub, tmp_path):
     assert code_of(read, "anna/other", "v9", cache_dir=tmp_path) == "revision_not_found"
     assert code_of(read, "anna/x..y", cache_dir=tmp_path) == "invalid_repo_id"
     hub.commit("anna/bad", "main", {"router.json": b"{", "tensors.safetensors": b""})
-    assert code_of(read, "anna/bad", cache_dir=tmp_path) == "invalid_artifact"
+    assert code_of(read, "anna/bad", cache_dir=tmp_path) == "invalid_router_file"
     assert code_of(push, "anna/router", token="hf_wrong") == "hub_refused"
     assert code_of(push, "anna/other", token=TOKEN, private=True) == "invalid_private"
     assert set(hub.files("anna/other")) == {"config.json"}
@@ -190,7 +190,7 @@ def test_errors_have_codes(router, hub, tmp_path):
 )
 def test_invalid_names_of_repositories_are_refused_before_anything_is_sent(router, name, tmp_path):
     assert code_of(router.push_to_hub, name, token=TOKEN) == "invalid_repo_id"
-    wanted = "invalid_artifact" if isinstance(name, str) else "invalid_path_or_repo"
+    wanted = "invalid_router_file" if isinstance(name, str) else "invalid_path_or_repo"
     assert code_of(mild.Router.from_pretrained, name) == wanted
 
 

@@ -39,7 +39,7 @@ def test_without_an_expert_its_mean_is_gone(novelty):
 
 def test_unseen_shares_count_the_terms_that_no_training_text_has():
     texts = ["red green", "green blue", "blue red"]
-    features = HashingFeatures(dimensions=2).fit(texts)
+    features = HashingFeatures(n_components=2).fit(texts)
     known, half, none, empty = features.unseen_shares(["red green", "red zzz", "zzz yyy", ""])
     assert (known, none, empty) == (0.0, 1.0, 1.0)
     assert 0 < half < 1

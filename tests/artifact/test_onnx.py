@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load, save
-from mild.errors import ArtifactError, OutputExistsError
+from mild.errors import OutputExistsError, RouterFileError
 from mild.policies import Decoder, LinearPolicy
 from text_cases import make_texts
 
@@ -35,7 +35,7 @@ def folder(router, tmp_path):
 
 
 def refusal(folder):
-    with pytest.raises(ArtifactError) as caught:
+    with pytest.raises(RouterFileError) as caught:
         load(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)

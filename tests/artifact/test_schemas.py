@@ -9,7 +9,7 @@ import pytest
 
 from mild.artifact import Router, load, save
 from mild.artifact.schemas import POLICY_SCHEMAS
-from mild.errors import ArtifactError
+from mild.errors import RouterFileError
 from mild.policies import POLICIES, NearestPolicy, StandardizedPolicy, TradeoffPolicy
 
 NAMES = ["small", "medium", "large"]
@@ -98,7 +98,7 @@ def test_a_setting_that_breaks_its_rule_is_named(
     change = damage(folder)
     change.manifest["settings"][key] = value
     change.write()
-    with pytest.raises(ArtifactError) as caught:
+    with pytest.raises(RouterFileError) as caught:
         load(folder)
     assert sentence in str(caught.value)
 
@@ -161,7 +161,7 @@ def test_a_tensor_that_breaks_its_rule_is_named(
     change = damage(folder)
     change.tensors[name] = array
     change.write()
-    with pytest.raises(ArtifactError) as caught:
+    with pytest.raises(RouterFileError) as caught:
         load(folder)
     assert sentence in str(caught.value)
 
@@ -175,7 +175,7 @@ def test_an_empty_memory_of_neighbours_is_refused(policies, damage, tmp_path):
         "weights": np.zeros(0),
     }
     change.write()
-    with pytest.raises(ArtifactError, match="tensor 'inputs' must have at least one row"):
+    with pytest.raises(RouterFileError, match="tensor 'inputs' must have at least one row"):
         load(folder)
 
 
@@ -193,7 +193,7 @@ def test_an_empty_or_huge_table_of_agreement_is_refused(policies, damage, tmp_pa
         shapes = {"groups": (rows, 3), "counts": (rows,), "sums": (rows, 3)}
         tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
         folder = damaged(policies["cascade"], damage, tmp_path / str(rows), tensors)
-        with pytest.raises(ArtifactError, match=f"tensor 'groups' must have {sentence}"):
+        with pytest.raises(RouterFileError, match=f"tensor 'groups' must have {sentence}"):
             load(folder)
 
 
@@ -203,16 +203,16 @@ def test_a_cascade_inside_a_router_is_refused(policies, damage, tmp_path):
         StandardizedPolicy(np.zeros(4), np.ones(4), cascade),
         replace(cascade, direct=cascade),
     ):
-        with pytest.raises(ArtifactError, match="must not be inside a router"):
+        with pytest.raises(RouterFileError, match="must not be inside a router"):
             save(Router(policy, NAMES), tmp_path / "router")
 
 
 def test_a_cascade_starts_higher_only_with_heads_for_errors(policies, damage, tmp_path):
     cascade = replace(policies["cascade"], heads=None, start_error=None)
     folder = damaged(cascade, damage, tmp_path / "none", start_error=0.5)
-    with pytest.raises(ArtifactError, match="start_error must be null"):
+    with pytest.raises(RouterFileError, match="start_error must be null"):
         load(folder)
-    with pytest.raises(ArtifactError, match="must have a head for errors"):
+    with pytest.raises(RouterFileError, match="must have a head for errors"):
         save(Router(replace(cascade, heads=policies["linear"]), NAMES), tmp_path / "router")
 
 
@@ -222,13 +222,13 @@ def test_a_mix_has_two_settings_of_one_kind(policies, damage, tmp_path):
         StandardizedPolicy(np.zeros(4), np.ones(4), mix),
         TradeoffPolicy(policies["linear"], mix),
     ):
-        with pytest.raises(ArtifactError, match="a mix must not be inside a router"):
+        with pytest.raises(RouterFileError, match="a mix must not be inside a router"):
             save(Router(policy, NAMES), tmp_path / "router")
     folder = save(Router(mix, NAMES), tmp_path / "router")
     change = damage(folder)
     change.manifest["settings"]["parts"][1]["settings"]["answer_kind"] = "json"
     change.write()
-    with pytest.raises(ArtifactError, match="two cascades that compare answers alike"):
+    with pytest.raises(RouterFileError, match="two cascades that compare answers alike"):
         load(folder)
 
 
@@ -247,7 +247,7 @@ def test_share_and_salt_of_a_mix_obey_their_rules(key, value, sentence, policies
     change = damage(folder)
     change.manifest["settings"][key] = value
     change.write()
-    with pytest.raises(ArtifactError, match=f"setting {key} {sentence}"):
+    with pytest.raises(RouterFileError, match=f"setting {key} {sentence}"):
         load(folder)
 
 
@@ -255,7 +255,7 @@ def test_nesting_that_is_too_deep_is_refused(policies, tmp_path):
     policy = policies["linear"]
     for _ in range(9):
         policy = StandardizedPolicy(np.zeros(4), np.ones(4), policy)
-    with pytest.raises(ArtifactError, match="may be nested 7 deep"):
+    with pytest.raises(RouterFileError, match="may be nested 7 deep"):
         save(Router(policy, NAMES), tmp_path / "router")
 
 
@@ -273,7 +273,7 @@ def test_ranks_are_every_number_once(kind, ranks, policies, damage, tmp_path):
     change = damage(folder)
     change.tensors["ranks"] = np.array(ranks, float)
     change.write()
-    with pytest.raises(ArtifactError, match="tensor 'ranks' must have"):
+    with pytest.raises(RouterFileError, match="tensor 'ranks' must have"):
         load(folder)
 
 
@@ -286,7 +286,7 @@ def test_every_tensor_of_every_kind_is_needed(kind, policies, damage, tmp_path):
         change = damage(folder)
         kept = change.tensors.pop(name)
         change.write()
-        with pytest.raises(ArtifactError, match=f"tensor '{name}' is missing"):
+        with pytest.raises(RouterFileError, match=f"tensor '{name}' is missing"):
             load(folder)
         change.tensors[name] = kept
         change.write()

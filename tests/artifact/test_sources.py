@@ -19,22 +19,22 @@ from mild.features import HashingFeatures
 from mild.policies import ConstantPolicy
 from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
 from mild.routers.classifier import CostSensitiveClassifier
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.search import RouterCV
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 
 ROUTERS = [
     LinearRouter(),
     LinearRouter("tdef", decision="argmax"),
     LinearRouter(surrogate="hinge"),
     LinearRouter(surrogate=0.5, margins=[1.0, 2.0, 0.5]),
-    CostRegressionRouter(),
+    RidgeRouter(),
     KNNRouter(n_neighbors=5),
     ConstantRouter(),
     ConstantRouter(expert=2),
     PricedRouter(),
-    StackRouter(cv=3),
+    BlendRouter(cv=3),
     RouterCV(alphas=[0.01], margin_factors=[1.0], cv=3),
     RouterCV(alphas=[0.01], margin_factors=[1.0], cv=3, safe=True),
 ]
@@ -93,7 +93,7 @@ def texts():
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_pipeline_from_texts_decides_the_same_from_disk(scaled, texts, tmp_path):
     queries, costs = texts
-    features = HashingFeatures(dimensions=8).fit(queries)
+    features = HashingFeatures(n_components=8).fit(queries)
     X = features.transform(queries)
     scalers = [StandardScaler().fit(X)] if scaled else []
     X = scalers[0].transform(X) if scaled else X

@@ -14,7 +14,7 @@ from frontier_cases import EXPERT_NAMES, frontier_of, small_frontier, trade_off
 from mild.artifact import load
 from mild.artifact.info import CostInfo
 from mild.artifact.targets import Target, policy_at, target_info
-from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
+from mild.errors import InvalidInputError, RouterFileError, UnsupportedError
 from mild.metrics.operating_points import CASCADE, COLUMNS, Frontier, Setting
 from mild.policies import CascadePolicy, MixPolicy, PricedPolicy, TradeoffPolicy
 from mild.policies.cascade import AgreementTable
@@ -201,7 +201,7 @@ def test_a_frontier_is_the_same_after_json():
     ],
 )
 def test_a_damaged_record_is_refused(change):
-    with pytest.raises(ArtifactError):
+    with pytest.raises(RouterFileError):
         Frontier.from_dict(noisy_frontier().as_dict(EXPERT_NAMES) | change, EXPERT_NAMES)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mild.artifact import Router, load, save
 from mild.artifact.schemas import TEXT_SCHEMAS
-from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
+from mild.errors import InvalidInputError, RouterFileError, UnsupportedError
 from mild.features import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
 from mild.policies import Decoder, LinearPolicy, PricedPolicy
 from text_cases import ODD_TEXTS, make_texts
@@ -28,7 +28,7 @@ def linear(width, seed=0):
 
 @pytest.fixture(scope="module")
 def hashing():
-    return HashingFeatures(dimensions=6).fit(TEXTS)
+    return HashingFeatures(n_components=6).fit(TEXTS)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def folder(router, tmp_path):
 
 
 def refusal(folder):
-    with pytest.raises(ArtifactError) as caught:
+    with pytest.raises(RouterFileError) as caught:
         load(folder)
     message = str(caught.value)
     assert str(folder) in message
@@ -67,7 +67,7 @@ def test_routing_texts_comes_back_bit_for_bit(router, folder):
 def test_a_router_that_was_fitted_is_saved_with_its_features(tmp_path):
     from mild.routers.linear import LinearRouter
 
-    features = HashingFeatures(dimensions=6)
+    features = HashingFeatures(n_components=6)
     X = features.fit_transform(TEXTS)
     costs = np.array([["+" in text or "add" in text, "capital" in text] for text in TEXTS], float)
     fitted = LinearRouter().fit(X, costs)

@@ -15,7 +15,7 @@ import pytest
 from mild.artifact import Router, load, read_versions, rollback, serve_version, write_version
 from mild.artifact.reading import load_candidate
 from mild.artifact.versions import LOCK_FILE, VERSIONS_FILE, find_version
-from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
+from mild.errors import InvalidInputError, OutputExistsError, RouterFileError
 from mild.policies import ConstantPolicy
 
 
@@ -184,7 +184,7 @@ def test_a_damaged_pointer_is_refused(folder: Path, content: str) -> None:
     write_version(folder, _router(1), why="better")
     (folder / VERSIONS_FILE).write_text(content)
     for read in (load, read_versions, rollback):
-        with pytest.raises(ArtifactError):
+        with pytest.raises(RouterFileError):
             read(folder)
 
 
@@ -192,7 +192,7 @@ def test_versions_that_are_not_listed_are_not_deleted_with_the_list(folder: Path
     for best in (1, 2):
         write_version(folder, _router(best), why="better")
     (folder / VERSIONS_FILE).unlink()
-    with pytest.raises(ArtifactError):
+    with pytest.raises(RouterFileError):
         write_version(folder, _router(1), why="better")
     assert sorted(os.listdir(folder / "versions"))[-1] == "0003"
 
@@ -210,7 +210,7 @@ def test_a_later_mild_may_add_to_the_list(folder: Path) -> None:
 )
 def test_a_folder_without_a_router_is_refused(tmp_path: Path, call: object) -> None:
     for place in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(ArtifactError):
+        with pytest.raises(RouterFileError):
             call(place)  # type: ignore[operator]
     assert os.listdir(tmp_path) == []
 

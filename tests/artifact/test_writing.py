@@ -12,7 +12,7 @@ import pytest
 import mild
 from mild.artifact import Router, fingerprint, load, save
 from mild.artifact import folder as writer
-from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
+from mild.errors import InvalidInputError, OutputExistsError, RouterFileError
 from mild.policies import LinearCostPolicy
 
 NAMES = ["small", "medium", "large"]
@@ -149,14 +149,16 @@ def test_missing_parents_are_made(router, tmp_path):
 
 def test_a_parent_that_is_a_file_is_one_clear_sentence(router, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ArtifactError, match=r"cannot write to .*: .*file is not a writable folder"):
+    with pytest.raises(
+        RouterFileError, match=r"cannot write to .*: .*file is not a writable folder"
+    ):
         save(router, tmp_path / "file" / "router")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_parent_without_permission_is_one_clear_sentence(router, tmp_path):
     (tmp_path / "locked").mkdir(mode=0o500)
-    with pytest.raises(ArtifactError, match="is not a writable folder"):
+    with pytest.raises(RouterFileError, match="is not a writable folder"):
         save(router, tmp_path / "locked" / "router")
 
 
@@ -164,7 +166,7 @@ def test_a_path_where_no_folder_can_be_made_is_refused_before_any_work(tmp_path)
     places = [tmp_path / ("x" * 300), tmp_path / ("x" * 250)]
     places += ["/proc/router", "/proc/no/router"] if os.path.isdir("/proc/self") else []
     for place in places:
-        with pytest.raises(ArtifactError, match="cannot write to"):
+        with pytest.raises(RouterFileError, match="cannot write to"):
             writer.check_target(place, overwrite=False)
     writer.check_target(tmp_path / "router", overwrite=False)
     writer.check_target(tmp_path / "a" / "router", overwrite=False)
@@ -176,7 +178,7 @@ def test_a_write_that_fails_leaves_nothing_and_says_why(router, tmp_path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer.os, "fsync", full)
-    with pytest.raises(ArtifactError, match=r"cannot write to .*: No space left on device\."):
+    with pytest.raises(RouterFileError, match=r"cannot write to .*: No space left on device\."):
         save(router, tmp_path / "router")
     assert list(tmp_path.iterdir()) == []
 
@@ -191,7 +193,7 @@ def test_an_overwrite_that_fails_keeps_the_old_router(router, tmp_path, monkeypa
         return rename(self, target)
 
     monkeypatch.setattr(type(folder), "rename", failing)
-    with pytest.raises(ArtifactError, match="Input/output error"):
+    with pytest.raises(RouterFileError, match="Input/output error"):
         save(router, folder, expert_names=["a", "b", "c"], overwrite=True)
     monkeypatch.undo()
     assert load(folder).expert_names == NAMES
@@ -227,6 +229,6 @@ def test_an_interrupt_leaves_nothing_behind(router, tmp_path, monkeypatch):
 
 def test_a_router_with_a_broken_tensor_is_not_written(tmp_path):
     policy = LinearCostPolicy(np.full((2, 3), np.nan), np.ones(2))
-    with pytest.raises(ArtifactError, match="cannot be saved: tensor 'coef' must be finite"):
+    with pytest.raises(RouterFileError, match="cannot be saved: tensor 'coef' must be finite"):
         save(Router(policy, ["a", "b"]), tmp_path / "router")
     assert list(tmp_path.iterdir()) == []

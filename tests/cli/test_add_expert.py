@@ -5,14 +5,14 @@ import pytest
 
 from mild import fit, load
 from mild.data import write_outcomes
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 
 
 @pytest.fixture
 def files(tmp_path):
     table = load_outcomes().take(range(0, 1500, 3))
     known = table.with_experts([name for name in table.expert_names if name != "rules"])
-    fit(known, router="regression", alpha=100.0).save(tmp_path / "router")
+    fit(known, router="ridge", alpha=100.0).save(tmp_path / "router")
     own = table.take(np.arange(0, table.rows, table.rows // 60)).with_experts(["rules"])
     write_outcomes(own, tmp_path / "graded.parquet")
     write_outcomes(known, tmp_path / "known.parquet")

@@ -9,7 +9,7 @@ import pytest
 from command_runner import invoke_mild
 
 FAST = ["--splits", 4, "--jobs", 1]
-TWO = [*FAST, "--method", "regression", "--method", "knn"]
+TWO = [*FAST, "--method", "ridge", "--method", "knn"]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_constant_control_oracle_shares_and_recall_are_there(found):
     ):
         assert words in out
     methods = found[1]["comparison"]["methods"]
-    assert [method["method"] for method in methods] == ["constant", "regression", "knn"]
+    assert [method["method"] for method in methods] == ["constant", "ridge", "knn"]
     for method in methods[1:]:
         low, high = method["minus_constant"][1:]
         assert low <= method["minus_constant"][0] <= high
@@ -125,7 +125,7 @@ def test_invalid_options_are_an_error_of_one_sentence(mild, logs, words, said):
 def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkeypatch):
     from mild.data import read_outcomes
 
-    monkeypatch.setattr("mild.data.datasets.load_outcomes", lambda where: read_outcomes(logs.log))
+    monkeypatch.setattr("mild.datasets.load_outcomes", lambda where: read_outcomes(logs.log))
     report = mild("compare", *TWO, "--json").json()
     assert (report["data"], report["rows"]) == (None, 150)
 
@@ -142,7 +142,7 @@ def test_ctrl_c_prints_the_splits_that_have_finished(mild, logs, monkeypatch):
         return run(*arguments)
 
     monkeypatch.setattr(comparison, "run_method", interrupted_in_the_second_split)
-    done = mild("compare", logs.log, "--method", "regression", "--splits", 3)
+    done = mild("compare", logs.log, "--method", "ridge", "--splits", 3)
     assert done.code == 130
     assert "1 split" in done.out
     assert "cost regression" in done.out

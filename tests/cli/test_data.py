@@ -115,7 +115,6 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
         ),
         (["--beta", "7B"], "beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got '7B'"),
         (["--experts", "Q-9B"], "'Q-9B' is not one of the experts"),
-        (["--form", "wide"], "--form was removed in mild 0.10. Convert the table once"),
         (["--query", "task"], "query must name columns of the file; 'task' is not one"),
     ],
 )

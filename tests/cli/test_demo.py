@@ -7,7 +7,7 @@ from mild.cli import demo as module
 from mild.errors import MildError, install_hint
 
 # A search of a second in place of one of half a minute.
-QUICK = ("--price-weight", "0.1", "--families", "regression")
+QUICK = ("--price-weight", "0.1", "--families", "ridge")
 
 
 @pytest.fixture

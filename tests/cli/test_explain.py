@@ -12,7 +12,7 @@ from outcome_cases import EXPERTS
 QUERY = "boil salt butter flour oven stir please tell about q1x12"
 
 
-@pytest.mark.parametrize("kind", ["linear", "regression", "knn", "priced", "constant"])
+@pytest.mark.parametrize("kind", ["linear", "ridge", "knn", "priced", "constant"])
 def test_a_person_is_told_who_is_asked_and_who_is_next(mild, readers, kind):
     done = mild("explain", readers(kind), QUERY)
     assert done.code == 0, done.err

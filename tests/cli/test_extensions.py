@@ -288,9 +288,3 @@ def test_an_unknown_command_is_a_usage_error(mild, install):
     assert done.err.endswith("No such command 'frobnicate'.\n")
     assert "storm" not in done.err
     assert "Did you mean 'weather'?" in mild("wether").err
-
-
-def test_an_extension_may_have_the_name_of_a_removed_command(mild, install):
-    assert mild("plan", "--json").json()["code"] == "removed"
-    install("acme-tools", {"plan": "acme_tools:weather"})
-    assert mild("plan", "Oslo").out == "Oslo: rain\n"

@@ -38,7 +38,7 @@ def test_json_stands_alone_on_stdout(mild, tables):
     ("name", "kind"),
     [
         ("linear", "linear"),
-        ("regression", "linear_costs"),
+        ("ridge", "linear_costs"),
         ("knn", "nearest"),
         ("constant", "constant"),
     ],
@@ -92,7 +92,6 @@ def test_columns_are_chosen_by_pattern(mild, tables):
         ("--margins 1,2", "margins must have shape (n_experts,) = (3,); got (2,)"),
         ("--surrogate abc", "It may be a name or a number tau >= 0."),
         ("--margins 1,0,2", "margins must be positive and finite; got 0 for expert 1"),
-        ("--features zzz", "--features was removed in mild 0.10. Convert the table once"),
         ("--alpha -1", "alpha must be finite and non-negative; got -1.0"),
     ],
 )

@@ -30,7 +30,7 @@ def test_a_full_disk_does_not_lose_the_result(mild, tables, full_disk, command, 
     assert mild("fit", log, "--out", router).code == 0
     outcomes = write_outcomes(make_columns(60), tables.folder / "outcomes.csv")
     words = {
-        "tune": [log, "--out", tables.folder / "fresh", "--families", "regression"],
+        "tune": [log, "--out", tables.folder / "fresh", "--families", "ridge"],
         "evaluate": [tables.new, "--router", router, "--save"],
         "compare": [outcomes, "--method", "tdef", "--splits", 2, "--out", out],
         "report": [router, "--table", tables.new, "--out", out.with_suffix(".html")],
@@ -43,7 +43,9 @@ def test_a_full_disk_does_not_lose_the_result(mild, tables, full_disk, command, 
     if as_json:
         found = done.json()
         assert {"verdict", "methods"} & set(found)
-        assert found["code"] == ("invalid_artifact" if command == "tune" else "invalid_data_file")
+        assert found["code"] == (
+            "invalid_router_file" if command == "tune" else "invalid_data_file"
+        )
         assert "No space left" in found["error"]
     else:
         assert (

@@ -29,7 +29,7 @@ def test_tables_and_pages_use_the_word(mild, graded, tmp_path, which):
     folder, page = tmp_path / "router", tmp_path / "report.html"
     texts = [
         mild("data", "describe", table).out,
-        mild("fit", table, "--out", folder, "--router", "regression").out,
+        mild("fit", table, "--out", folder, "--router", "ridge").out,
         mild("evaluate", table, "--router", folder).out,
         mild("compare", table, "--method", "tdef", "--splits", 2).out,
     ]
@@ -50,7 +50,7 @@ def test_tables_and_pages_use_the_word(mild, graded, tmp_path, which):
 def test_results_name_their_quality(graded, which):
     table = read_outcomes(graded[which])
     word = ("mean score", "accuracy")[which]
-    router = fit(table, "regression")
+    router = fit(table, "ridge")
     assert evaluate(router, table).as_dict()["quality_name"] == word
     assert compare(table, methods=["tdef"], n_splits=2).quality_name == word
     assert router.explain("boil").graded == (which == 0)

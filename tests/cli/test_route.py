@@ -59,7 +59,7 @@ def test_many_novel_queries_give_one_warning(readers):
 def test_json_lines_keep_their_ids_and_costs_are_expected(readers, tmp_path):
     file = tmp_path / "queries.jsonl"
     file.write_text("\n".join(json.dumps({"id": f"q{i}", "q": p}) for i, p in enumerate(PROMPTS)))
-    done = route(readers("regression"), file, "--query", "q", "--echo")
+    done = route(readers("ridge"), file, "--query", "q", "--echo")
     assert [answer["id"] for answer in done.answers] == [f"q{i}" for i in range(40)]
     assert done.answers[3]["query"] == PROMPTS[3]
     for answer in done.answers:

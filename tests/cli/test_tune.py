@@ -20,7 +20,7 @@ from mild.tuning.tune import tune
 from outcome_cases import make_columns, write_outcomes
 from waiting import PATIENCE
 
-QUICK = ["--families", "regression", "--jobs", "1"]
+QUICK = ["--families", "ridge", "--jobs", "1"]
 
 
 def test_a_search_is_saved_and_judged(mild, tables):
@@ -40,7 +40,7 @@ def test_a_search_is_saved_and_judged(mild, tables):
 
 def test_json_holds_candidates_and_verdict(mild, tables):
     result = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--json").json()
-    assert result["best_family"] == "regression"
+    assert result["best_family"] == "ridge"
     assert result["best_params"]["alpha"] in (1, 10, 100, 1000)
     assert len(result["candidates"]) == 6
     assert {"family", "params", "mean_cost", "standard_error"} <= set(result["candidates"][0])
@@ -52,9 +52,9 @@ def test_json_holds_candidates_and_verdict(mild, tables):
 
 
 def test_the_search_is_that_of_the_library(mild, tables):
-    words = ["--families", "regression, knn", "--jobs", "1", "--seed", "3"]
+    words = ["--families", "ridge, knn", "--jobs", "1", "--seed", "3"]
     mild("tune", tables.log, "--out", tables.folder / "r", *words)
-    search = RouterCV(families=["regression", "knn"], n_jobs=1)
+    search = RouterCV(families=["ridge", "knn"], n_jobs=1)
     expected = tune(read_outcomes(tables.log), search=search, random_state=3).router
     found = load(tables.folder / "r")
     X = read_outcomes(tables.new).vectors
@@ -90,7 +90,7 @@ def interrupted(mild, tables, monkeypatch):
             return judge(*task)
 
         monkeypatch.setattr(search, "_judge_block", interrupting)
-        words = ["--json", "--families", "regression,knn", "--jobs", "1"]
+        words = ["--json", "--families", "ridge,knn", "--jobs", "1"]
         return mild("tune", tables.log, "--out", tables.folder / "r", *words)
 
     return run
@@ -148,7 +148,7 @@ def test_details_are_the_loss_and_the_candidates(mild, tables):
     assert "best 6 of 6 candidates, 5 folds; * is taken" in one
     assert "alpha 100" in one
     assert "family" not in one.split(), "a column for a family where there is one"
-    two = ["--families", "regression,knn", "--details", "--overwrite"]
+    two = ["--families", "ridge,knn", "--details", "--overwrite"]
     assert "family" in mild("tune", tables.log, "--out", out, *two).out.split()
 
 
@@ -168,7 +168,7 @@ def test_a_negative_seed_is_refused(mild, logs, tmp_path):
 
 
 def test_the_candidate_that_is_taken_is_marked_and_listed(mild, logs, tmp_path):
-    words = ["--jobs", 1, "--families", "regression,knn,stack"]
+    words = ["--jobs", 1, "--families", "ridge,knn,stack"]
     done = mild("tune", logs.log, "--out", tmp_path / "r", *words, "--details")
     lines = [line for line in done.out.splitlines() if "* 0." in line]
     assert len(lines) == 1
@@ -184,7 +184,7 @@ def test_a_table_with_holes_says_which_rows_the_verdict_leaves_out(mild, tmp_pat
     asked = columns["correct__poet"].astype(float)
     asked[:50] = np.nan
     file = write_outcomes({**columns, "correct__poet": asked}, tmp_path / "log.parquet")
-    words = ["--jobs", 1, "--families", "regression"]
+    words = ["--jobs", 1, "--families", "ridge"]
     done = mild("tune", file, "--out", tmp_path / "r", *words)
     assert "note: 50 of 150 rows are left out because not every expert was asked.\n" in done.err
     assert ", 100 rows, " in done.out

@@ -152,7 +152,7 @@ def test_every_baseline_is_consistent(strength: float, missing: float) -> None:
 
 def test_complement_with_one_scale_does_not_depend_on_the_batch() -> None:
     costs = np.random.default_rng(4).random((20, 3))
-    whole = rewards(costs, "complement", scale=1.5)
+    whole = rewards(costs, "complement", cost_scale=1.5)
     parts = np.vstack(
         [rewards(costs[:7], "complement", 1.5), rewards(costs[7:], "complement", 1.5)]
     )
@@ -283,8 +283,8 @@ def test_a_dominated_expert_is_never_chosen_by_the_oracle(table: list, data: st.
         (lambda: rewards([[0.0, 1.0]], "contrasts"), "kind"),
         (lambda: rewards([[0.0, 1.0]], "baseline", strength=-0.1), "strength"),
         (lambda: rewards([[0.0, 1.0]], "baseline", strength=math.nan), "strength"),
-        (lambda: rewards([[0.0, 2.0]], "complement", scale=1.0), "scale"),
-        (lambda: rewards([[0.0, 0.0]], "complement", scale=0.0), "scale"),
+        (lambda: rewards([[0.0, 2.0]], "complement", cost_scale=1.0), "cost_scale"),
+        (lambda: rewards([[0.0, 0.0]], "complement", cost_scale=0.0), "cost_scale"),
         (lambda: cost_matrix([1, 2], [1, 2]), "predictions"),
         (lambda: cost_matrix([[1, 2]], [1, 2]), "labels"),
         (lambda: cost_matrix([[1]], [1], [1, 2]), "betas"),

@@ -143,7 +143,7 @@ def test_the_counterexample_to_argmax() -> None:
     target, margins = [0.55, 0.45], [2 / 3, 1 / 3]
     scores = oracles.minimiser(target, margins)
     assert scores[0] - scores[1] == pytest.approx(-0.2036, abs=5e-5)
-    assert decide([scores], margins, rule="argmax")[0] == 1
+    assert decide([scores], margins, decision="argmax")[0] == 1
     assert decide([scores], margins)[0] == 0
     # Surrogate regret 0, target regret 0.10: no bound sqrt(2 * surrogate regret) can hold.
     others = np.linspace(-3, 3, 301)
@@ -320,10 +320,10 @@ def test_ties_go_to_the_highest_index() -> None:
     tied = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [0.0, 3.0, 1.0]])
     np.testing.assert_array_equal(argmax_last(tied), [1, 2, 1])
     np.testing.assert_array_equal(decide(tied), [1, 2, 1])
-    np.testing.assert_array_equal(decide(tied, rule="argmax"), [1, 2, 1])
+    np.testing.assert_array_equal(decide(tied, decision="argmax"), [1, 2, 1])
     random = np.random.default_rng(12).integers(0, 3, (300, 4)).astype(float)
     expected = [oracles.argmax_highest_index(row) for row in random]
-    np.testing.assert_array_equal(decide(random, rule="argmax"), expected)
+    np.testing.assert_array_equal(decide(random, decision="argmax"), expected)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_no_rows_give_no_decisions() -> None:
     [
         ({"scores": [0.0, 1.0]}, "scores"),
         ({"margins": [1.0]}, "margins"),
-        ({"rule": "max"}, "rule"),
+        ({"decision": "max"}, "decision"),
     ],
 )
 def test_bad_input_is_refused(options: dict, code: str) -> None:
@@ -364,7 +364,7 @@ def test_bad_input_is_refused(options: dict, code: str) -> None:
 def test_some_surrogates_have_no_stationary_decoding_but_argmax(surrogate: object) -> None:
     for use in (stationary_distribution, decide):
         with pytest.raises(
-            UnsupportedError, match=r"not the hinge, nor tau >= 2.*Use rule='argmax'"
+            UnsupportedError, match=r"not the hinge, nor tau >= 2.*Use decision='argmax'"
         ):
             use([[0.0, 1.0]], surrogate=surrogate)
-    assert decide([[0.0, 1.0]], rule="argmax", surrogate=surrogate)[0] == 1
+    assert decide([[0.0, 1.0]], decision="argmax", surrogate=surrogate)[0] == 1

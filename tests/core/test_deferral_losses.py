@@ -164,8 +164,8 @@ def test_tdef_is_mild_with_complement_rewards_and_margins_of_one() -> None:
         oracles.mild_loss(f, [1 - c / 1.5 for c in row], [1, 1, 1])
         for f, row in zip(scores, costs, strict=True)
     ]
-    np.testing.assert_allclose(tdef_loss(scores, costs, scale=1.5), expected)
-    values, gradient = tdef_loss(scores, costs, scale=1.5, return_gradient=True)
+    np.testing.assert_allclose(tdef_loss(scores, costs, cost_scale=1.5), expected)
+    values, gradient = tdef_loss(scores, costs, cost_scale=1.5, return_gradient=True)
     same = mild_loss(scores, make_rewards(costs, "complement", 1.5), return_gradient=True)
     np.testing.assert_array_equal(values, same[0])
     np.testing.assert_array_equal(gradient, same[1])
@@ -194,7 +194,7 @@ def test_experts_never_asked_take_no_part_in_their_row(surrogate: object) -> Non
 def test_tdef_leaves_out_experts_whose_cost_is_unknown() -> None:
     scores = np.array([[0.3, 9.0, -1.0], [0.0, 0.1, 0.2]])
     costs = np.array([[0.2, np.nan, 0.7], [0.1, 0.5, 1.0]])
-    got = tdef_loss(scores, costs, scale=1.0)
+    got = tdef_loss(scores, costs, cost_scale=1.0)
     assert got[0] == pytest.approx(oracles.mild_loss([0.3, -1.0], [0.8, 0.3], [1, 1]))
 
 

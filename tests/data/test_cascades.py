@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from mild.data import CostTerms, OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.evaluation.cascades import cascade_outcomes
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.results import Results
 from mild.policies.cascade import CascadeRun
 
 NAN = np.nan
@@ -31,7 +31,7 @@ def table(**changes: object) -> OutcomeTable:
 
 
 def test_a_cascade_pays_every_expert_it_asked_and_waits_for_the_slowest_in_parallel() -> None:
-    found = cascade_outcomes(Outcomes(1 - SCORES), table(), CostTerms(), RUN)
+    found = cascade_outcomes(Results(1 - SCORES), table(), CostTerms(), RUN)
     assert found.scores is not None
     assert found.prices is not None
     assert found.latencies is not None
@@ -39,7 +39,7 @@ def test_a_cascade_pays_every_expert_it_asked_and_waits_for_the_slowest_in_paral
     assert_allclose(found.prices[:, 3], [3, 13, 10])
     assert_allclose(found.latencies[:, 3], [0.3, 2.2, 2.0])
     bare = table(prices=None, latencies=None)
-    found = cascade_outcomes(Outcomes(1 - SCORES), bare, CostTerms(), RUN)
+    found = cascade_outcomes(Results(1 - SCORES), bare, CostTerms(), RUN)
     assert (found.prices, found.latencies) == (None, None)
 
 

@@ -22,10 +22,10 @@ import mild  # noqa: E402
 from mild.deferral import DeferralClassifier  # noqa: E402
 from mild.deferral.methods import METHODS  # noqa: E402
 from mild.errors import (  # noqa: E402
-    ArtifactError,
     DegenerateDataWarning,
     InvalidInputError,
     OptionError,
+    RouterFileError,
     UnsupportedError,
 )
 from mild.metrics import expected_calibration_error  # noqa: E402
@@ -396,7 +396,7 @@ def test_the_folder_is_one_of_a_router(tmp_path):
     assert DeferralClassifier.load(folder).expert_names_ == ["model", "Kim", "Lee"]
     without = router.without("Kim")
     assert "Kim" not in {without.expert_names[k] for k in without.predict(X)}
-    with pytest.raises(ArtifactError, match="not a DeferralClassifier"):
+    with pytest.raises(RouterFileError, match="not a DeferralClassifier"):
         DeferralClassifier.load(mild.save(without, tmp_path / "smaller"))
     with pytest.raises(FileExistsError):
         classifier.save(folder)
@@ -417,7 +417,8 @@ def test_a_loaded_classifier_needs_no_torch(tmp_path):
     folder = fitted(body=(4,), epochs=1).save(tmp_path / "folder")
     program = (
         "import mild, numpy as np, sys\n"
-        f"classifier = mild.DeferralClassifier.load({str(folder)!r})\n"
+        "from mild.deferral import DeferralClassifier\n"
+        f"classifier = DeferralClassifier.load({str(folder)!r})\n"
         "classifier.system_predict(np.zeros((2, 4)), experts=[['cat', 'dog']] * 2)\n"
         f"mild.load({str(folder)!r}).predict(np.zeros((2, 4)))\n"
         "assert 'torch' not in sys.modules\n"
@@ -427,7 +428,7 @@ def test_a_loaded_classifier_needs_no_torch(tmp_path):
 
 def test_a_router_of_another_kind_is_no_classifier(tmp_path):
     router = mild.LinearRouter().fit([[0.0], [1.0]], [[0, 1], [1, 0]])
-    with pytest.raises(ArtifactError, match="linear router, not a DeferralClassifier"):
+    with pytest.raises(RouterFileError, match="linear router, not a DeferralClassifier"):
         DeferralClassifier.load(mild.save(router, tmp_path / "router"))
 
 
@@ -449,7 +450,7 @@ def test_a_damaged_folder_is_refused(change, words, tmp_path):
     manifest = json.loads(file.read_text())
     manifest["settings"].update(change)
     file.write_text(json.dumps(manifest))
-    with pytest.raises(ArtifactError, match=words):
+    with pytest.raises(RouterFileError, match=words):
         mild.load(folder)
 
 

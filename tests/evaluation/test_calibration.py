@@ -103,7 +103,7 @@ def test_an_unknown_form_is_refused():
         ({"class": "LinearRouter", "params": {"loss": "mild", "rewards": "contrast"}}, "contrast"),
         ({"class": "LinearRouter", "params": {"rewards": "baseline", "strength": 0.2}}, "baseline"),
         ({"class": "LinearRouter", "params": {"loss": "ce"}}, "cheapest"),
-        ({"class": "CostRegressionRouter", "params": {"alpha": 1.0}}, "others"),
+        ({"class": "RidgeRouter", "params": {"alpha": 1.0}}, "others"),
         (
             {"class": "RouterCV", "best_family": "linear",
              "params": {"estimator": {"class": "LinearRouter", "params": {"loss": "tdef"}}}},

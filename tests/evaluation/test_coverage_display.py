@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from mild import DeferralClassifier
+from mild.deferral import DeferralClassifier
 from mild.errors import InvalidInputError
 from mild.evaluation.coverage_display import CoverageCurveDisplay, ReliabilityDisplay
 from mild.metrics import accuracy_coverage_curve

@@ -17,7 +17,7 @@ from mild.evaluation.comparison import (
     matrix_inputs,
 )
 from mild.features import make_features
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.results import Results
 from mild.policies import ConstantPolicy
 from mild.report import render
 from mild.routers.baselines import ConstantRouter
@@ -35,11 +35,11 @@ def plain(document):
     return json.loads(json.dumps(document, allow_nan=False))
 
 
-def compared(table, costs, X, names=("ce", "regression")):
+def compared(table, costs, X, names=("ce", "ridge")):
     splits = random_splits(np.arange(len(costs)), 2, 0.3)
     rows = ComparedRows(
         matrix_inputs(X),
-        Outcomes(costs, table.scores, table.prices),
+        Results(costs, table.scores, table.prices),
         table.expert_names,
         unit="row",
     )

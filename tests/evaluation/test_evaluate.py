@@ -13,7 +13,7 @@ import pytest
 
 import mild
 from mild.data import OutcomeTable
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import InvalidInputError, MildError, OutputExistsError
 from mild.evaluation.displays import FrontierDisplay
 from mild.report import render
@@ -206,8 +206,6 @@ def test_numbers_are_judged_with_their_costs():
     assert [row["accuracy"] for row in found.figures.baselines] == [None] * 4
     with pytest.raises(InvalidInputError, match="beta needs a table with scores"):
         mild.evaluate(router, table, beta={})
-    with pytest.raises(InvalidInputError, match="costs was removed"):
-        mild.evaluate(router, X, costs=costs)
 
 
 def test_a_router_is_judged_on_what_it_reads(router, parts):
@@ -354,11 +352,11 @@ def test_the_legend_of_a_frontier_hides_neither_points_nor_names(size):
 
 
 def test_the_search_of_a_comparison_has_its_folds_its_confidence_and_its_families(parts):
-    search = mild.RouterCV(families=["regression"], cv=2, confidence=0.8)
-    found = mild.compare(parts[0], methods=["regression", "tune"], n_splits=2, search=search)
+    search = mild.RouterCV(families=["ridge"], cv=2, confidence=0.8)
+    found = mild.compare(parts[0], methods=["ridge", "tune"], n_splits=2, search=search)
     assert found.confidence == found.verdict.confidence == 0.8
-    tuned, regression = found.row("tune"), found.row("regression")
-    assert {one["family"] for one in tuned.search_params} == {"regression"}
+    tuned, regression = found.row("tune"), found.row("ridge")
+    assert {one["family"] for one in tuned.search_params} == {"ridge"}
     assert [one["alpha"] for one in tuned.search_params] == [
         one["alpha"] for one in regression.search_params
     ]

@@ -10,7 +10,7 @@ from mild.evaluation.sections import (
     operating_points,
     target_limits,
 )
-from mild.metrics import target_of_choices
+from mild.metrics import judge_target
 from mild.policies import Decoder, LinearPolicy
 from report_cases import cost_router, expect, make_table, priced_router, routed_rows
 
@@ -150,7 +150,7 @@ def solved(target, certified=None, guarantee=None):
 
 def limits(rows, target):
     known, names = rows.outcomes, rows.expert_names
-    judged = target_of_choices(
+    judged = judge_target(
         known.scores, known.prices, rows.chosen, names.index("strong"), names, target
     )
     return target_limits(solved(target), judged)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from mild.evaluation.sections import find_group_column, groups
-from mild.metrics import simultaneous_intervals
+from mild.metrics import joint_intervals
 from report_cases import routed_rows
 
 
@@ -64,7 +64,7 @@ def test_intervals_hold_for_all_groups_at_once():
     row = next(row for row in found["rows"] if row["name"] == "g0")
     index = np.arange(0, 400, 8)
     difference = evidence.costs[index, evidence.chosen[index]] - evidence.costs[index, 0]
-    alone = simultaneous_intervals(difference[:, None], 0.95)
+    alone = joint_intervals(difference[:, None], 0.95)
     ratio = (row["high"] - row["low"]) / float(alone.high[0] - alone.low[0])
     # 2.86 standard errors instead of 2.01, by the t distribution with 49 degrees of freedom.
     assert ratio == pytest.approx(2.86 / 2.01, abs=0.08)

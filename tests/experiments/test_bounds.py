@@ -276,7 +276,7 @@ def test_counterexample_breaks_the_printed_bound_for_argmax_but_not_for_stationa
     gain, margins = BAD
     scores = bounds.exact_minimiser(gain, margins)
     np.testing.assert_allclose(scores, [[-0.2036, 0.0]], atol=5e-5)
-    printed = bounds.consistency(scores, gain, margins, rule="argmax")
+    printed = bounds.consistency(scores, gain, margins, decision="argmax")
     assert printed.surrogate_regret < 1e-14
     assert printed.target_regret == pytest.approx(0.10)
     assert printed.mean_total == pytest.approx(1.0)
@@ -295,19 +295,19 @@ def test_printed_bound_with_mean_total_holds_for_argmax_at_equal_margins(margin)
     for p in (2, 3, 5):
         distribution, scores, _ = random_problem(rng, 40, p)
         gain = distribution * rng.uniform(0, 10, (40, 1))
-        result = bounds.consistency(scores, gain, np.full(p, margin), rule="argmax")
+        result = bounds.consistency(scores, gain, np.full(p, margin), decision="argmax")
         assert result.modulus == 1
         assert result.holds
         assert result.proved
 
 
 def test_printed_bound_fails_without_mean_total_when_rewards_sum_to_more_than_one():
-    result = bounds.consistency([[0.0, 0.0]], [[5.5, 4.5]], rule="argmax")
+    result = bounds.consistency([[0.0, 0.0]], [[5.5, 4.5]], decision="argmax")
     assert result.mean_total == 10
     assert result.target_regret == pytest.approx(1.0)
     assert not result.printed_holds
     assert result.holds
-    below_one = bounds.consistency([[0.0, 0.0]], [[0.55, 0.45]], rule="argmax")
+    below_one = bounds.consistency([[0.0, 0.0]], [[0.55, 0.45]], decision="argmax")
     assert below_one.printed_holds
 
 
@@ -631,7 +631,7 @@ ONE = np.ones((1, 2))
         (lambda: bounds.consistency(ONE, ONE, weights=[0.0]), "weights"),
         (lambda: bounds.consistency(ONE, np.ones((1, 3))), "rewards"),
         (lambda: bounds.consistency(ONE[:0], ONE[:0]), "scores"),
-        (lambda: bounds.consistency(ONE, ONE, rule="argmx"), "rule"),
+        (lambda: bounds.consistency(ONE, ONE, decision="argmx"), "decision"),
         (lambda: bounds.feature_norms([1.0, 2.0]), "X"),
         (lambda: bounds.feature_norms([["a"]]), "X"),
         (lambda: bounds.feature_norms([[np.nan]]), "X"),

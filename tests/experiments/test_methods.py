@@ -99,7 +99,7 @@ def test_mild_is_the_library_loss_on_raw_or_scaled_rewards(method, scale, costs,
 def test_tdef_is_the_library_loss(costs, scores):
     priced = costs + np.array([0.7, 0.2, 0.1], np.float32)
     objective = make_objective(Method("tdef"), priced, 1.7)
-    expected = nn.tdef_loss(scores, torch.as_tensor(priced)[ROWS], scale=1.7)
+    expected = nn.tdef_loss(scores, torch.as_tensor(priced)[ROWS], cost_scale=1.7)
     torch.testing.assert_close(objective.loss(scores, ROWS), expected)
     assert objective.margins == (1.0, 1.0, 1.0)
 

@@ -100,10 +100,10 @@ def build_onnx():
 )
 def case(request):
     """Unfitted features of every kind, a bad parameter, and what to fit them on: ``n`` rows of input."""
-    kind, hashing = request.param, HashingFeatures(dimensions=8)
+    kind, hashing = request.param, HashingFeatures(n_components=8)
     bad = {}
     if kind == "hashing":
-        features, bad = hashing, {"dimensions": 0}
+        features, bad = hashing, {"n_components": 0}
     elif kind.startswith("static"):
         folder = request.getfixturevalue("static_folder")
         features = StaticFeatures(folder, embed=kind == "static embedded")

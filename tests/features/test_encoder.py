@@ -13,10 +13,10 @@ import pytest
 from mild.artifact import Router, load, save
 from mild.artifact.schemas import check_text
 from mild.errors import (
-    ArtifactError,
     DataFileError,
     MissingExtraError,
     OptionError,
+    RouterFileError,
 )
 from mild.features import (
     CombinedFeatures,
@@ -132,7 +132,7 @@ def test_an_encoder_that_changed_is_refused(folder, texts, tmp_path):
     settings, tensors = EncoderFeatures(folder, cache=tmp_path / "cache").fit(texts).state()
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 8}))
     again = EncoderFeatures.from_state(settings, tensors)
-    with pytest.raises(ArtifactError, match="not the one that the router was fitted with"):
+    with pytest.raises(RouterFileError, match="not the one that the router was fitted with"):
         again.transform(["text"])
 
 
@@ -205,11 +205,11 @@ def test_minilm_features_distinguish_similar_from_different_texts(tmp_path):
 @pytest.fixture
 def combined(folder, texts):
     encoder = EncoderFeatures(folder, cache=False)
-    return CombinedFeatures(HashingFeatures(dimensions=5), encoder).fit(texts)
+    return CombinedFeatures(HashingFeatures(n_components=5), encoder).fit(texts)
 
 
 def test_combined_features_are_those_of_both_side_by_side(folder, texts, combined):
-    hashing = HashingFeatures(dimensions=5).fit(texts)
+    hashing = HashingFeatures(n_components=5).fit(texts)
     encoder = EncoderFeatures(folder, cache=False).fit(texts)
     assert combined.n_features_ == hashing.n_features_ + encoder.n_features_ == 14 + 12
     expected = np.hstack([hashing.transform(texts), encoder.transform(texts)])
@@ -224,8 +224,8 @@ def test_combined_features_are_those_of_both_side_by_side(folder, texts, combine
 def test_combined_features_are_made_by_name(folder):
     features = make_features("hashing+encoder", source=str(folder), cache=False)
     assert (features.encoder.source, features.encoder.cache) == (str(folder), False)
-    with pytest.raises(OptionError, match=r"encoder features take source, .*; got 'dimensions'"):
-        make_features("hashing+encoder", dimensions=3)
+    with pytest.raises(OptionError, match=r"encoder features take source, .*; got 'n_components'"):
+        make_features("hashing+encoder", n_components=3)
 
 
 @pytest.fixture
@@ -270,16 +270,16 @@ def test_damaged_combined_features_are_refused(saved, damage, words):
     manifest = json.loads((saved / "router.json").read_text())
     damage(manifest["text"]["settings"])
     (saved / "router.json").write_text(json.dumps(manifest))
-    with pytest.raises(ArtifactError, match=words):
+    with pytest.raises(RouterFileError, match=words):
         load(saved)
 
 
 def test_combined_features_must_be_as_wide_as_the_router_says(combined):
     settings, tensors = combined.state()
-    with pytest.raises(ArtifactError, match=r"text.encoder.centre' must have shape"):
+    with pytest.raises(RouterFileError, match=r"text.encoder.centre' must have shape"):
         check_text("hashing+encoder", settings, tensors, combined.n_features_ + 1)
     del tensors["hashing.centre"]
-    with pytest.raises(ArtifactError, match=r"text.hashing.centre' is missing"):
+    with pytest.raises(RouterFileError, match=r"text.hashing.centre' is missing"):
         check_text("hashing+encoder", settings, tensors, combined.n_features_)
 
 

@@ -21,7 +21,7 @@ WIDTH = len(NUMBER_NAMES)
 
 @pytest.fixture(scope="module")
 def fitted():
-    return HashingFeatures(dimensions=16).fit(make_texts(300))
+    return HashingFeatures(n_components=16).fit(make_texts(300))
 
 
 def dense_weights(texts, terms, weights, bits, limits):
@@ -35,7 +35,7 @@ def dense_weights(texts, terms, weights, bits, limits):
 
 def test_the_projection_is_that_of_an_exact_decomposition():
     texts, limits = make_texts(120), (6144, 2048)
-    step = HashingFeatures(dimensions=6, bits=14)
+    step = HashingFeatures(n_components=6, bits=14)
     frequencies = step.count(texts).frequencies
     terms = frequent_terms(frequencies, 2, 500)
     weights = np.log(121 / (1 + frequencies[terms])) + 1
@@ -70,8 +70,8 @@ def test_frequencies_count_texts_not_occurrences():
 
 
 def test_added_counts_of_two_parts_give_the_fit_of_the_whole():
-    texts, step = make_texts(150), HashingFeatures(dimensions=8)
-    whole = HashingFeatures(dimensions=8).fit(texts)
+    texts, step = make_texts(150), HashingFeatures(n_components=8)
+    whole = HashingFeatures(n_components=8).fit(texts)
     step.fit_counts(step.count(texts[:40]) + step.count(texts[40:]), texts)
     np.testing.assert_array_equal(step.transform(texts), whole.transform(texts))
     assert step.sample_rows(150) is None
@@ -108,7 +108,7 @@ def test_odd_texts_have_finite_features_alone_and_together(fitted):
 
 
 def test_only_odd_texts_can_be_learned_from():
-    features = HashingFeatures(dimensions=4).fit(ODD_TEXTS)
+    features = HashingFeatures(n_components=4).fit(ODD_TEXTS)
     assert np.isfinite(features.transform(ODD_TEXTS)).all()
 
 
@@ -122,8 +122,8 @@ def test_texts_without_a_term_or_without_a_second_text_still_fit(texts):
 
 
 def test_rare_terms_are_left_out_of_many_texts_and_kept_from_few():
-    many = HashingFeatures(min_texts=3).fit([*make_texts(300), "unheard zyx"])
-    few = HashingFeatures(min_texts=3).fit([*make_texts(50), "unheard zyx"])
+    many = HashingFeatures(min_df=3).fit([*make_texts(300), "unheard zyx"])
+    few = HashingFeatures(min_df=3).fit([*make_texts(50), "unheard zyx"])
     names = ("unheard", "zyx")
     assert not set(names) & set(many.explain("unheard zyx")[0])
     assert set(names) <= set(few.explain("unheard zyx")[0])
@@ -132,8 +132,8 @@ def test_rare_terms_are_left_out_of_many_texts_and_kept_from_few():
 def test_the_projection_is_learned_on_a_sample_of_many_texts(monkeypatch):
     monkeypatch.setattr(module, "PROJECTION_TEXTS", 100)
     texts = make_texts(300)
-    first = HashingFeatures(dimensions=8).fit(texts)
-    second = HashingFeatures(dimensions=8).fit(texts)
+    first = HashingFeatures(n_components=8).fit(texts)
+    second = HashingFeatures(n_components=8).fit(texts)
     np.testing.assert_array_equal(first.transform(texts), second.transform(texts))
 
 
@@ -168,14 +168,14 @@ def test_a_text_of_ten_million_characters_is_read_at_its_ends_alone(fitted):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("dimensions", 0),
+        ("n_components", 0),
         ("bits", 7),
         ("bits", 25),
         ("first", 0),
         ("last", -1),
-        ("max_terms", 2.5),
-        ("min_texts", True),
-        ("seed", -1),
+        ("n_features", 2.5),
+        ("min_df", True),
+        ("random_state", -1),
     ],
 )
 def test_an_option_out_of_range_is_refused(option, value):
@@ -206,7 +206,7 @@ FEW = ["Add 2 and 3.", "Who wrote Faust?", "def f(x):\n    return x", "Where is 
 
 
 def test_numbers_stay_in_the_range_of_training():
-    features = HashingFeatures(dimensions=2).fit(FEW)
+    features = HashingFeatures(n_components=2).fit(FEW)
     known = features.transform(FEW)[:, -WIDTH:]
     far = features.transform(["x" * 1_000_000, "?\n" * 500, "{}" * 90, ""])[:, -WIDTH:]
     assert (far >= known.min(axis=0) - 1e-5).all()
@@ -214,7 +214,7 @@ def test_numbers_stay_in_the_range_of_training():
 
 
 def test_the_limits_of_the_numbers_are_a_part_of_the_state():
-    features = HashingFeatures(dimensions=2).fit(FEW)
+    features = HashingFeatures(n_components=2).fit(FEW)
     settings, tensors = features.state()
     same = HashingFeatures.from_state(settings, tensors)
     np.testing.assert_array_equal(same.transform(["x" * 999]), features.transform(["x" * 999]))

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from mild.errors import ArtifactError, InvalidInputError, MissingExtraError
+from mild.errors import InvalidInputError, MissingExtraError, RouterFileError
 from mild.features import OnnxFeatures, make_features
 from mild.features.pretrained import Tokens
 from text_cases import ODD_TEXTS, make_texts
@@ -69,7 +69,7 @@ def test_a_missing_encoder_is_refused_with_a_remedy():
 
 def test_a_file_that_is_not_a_model_is_refused():
     step = OnnxFeatures(b"no model", build_tokenizer().to_str().encode())
-    with pytest.raises(ArtifactError, match=r"encoder.onnx cannot be opened") as caught:
+    with pytest.raises(RouterFileError, match=r"encoder.onnx cannot be opened") as caught:
         step.fit(TEXTS)
     assert "\n" not in str(caught.value)
 
@@ -77,7 +77,7 @@ def test_a_file_that_is_not_a_model_is_refused():
 def test_a_model_with_other_inputs_is_refused():
     model, _ = build_encoder(inputs=("pixels", "attention_mask"))
     step = OnnxFeatures(model, build_tokenizer().to_str().encode())
-    with pytest.raises(ArtifactError, match=r"must have the inputs input_ids and attention_mask"):
+    with pytest.raises(RouterFileError, match=r"must have the inputs input_ids and attention_mask"):
         step.fit(TEXTS)
 
 
@@ -85,14 +85,14 @@ def test_a_model_of_another_width_is_refused(features):
     settings, tensors = features.state()
     again = OnnxFeatures.from_state(settings, tensors)
     again.take_files({**features.files(), "encoder.onnx": build_encoder(width=7)[0]})
-    with pytest.raises(ArtifactError, match=r"must give 5 numbers per text; got shape \(1, 7\)"):
+    with pytest.raises(RouterFileError, match=r"must give 5 numbers per text; got shape \(1, 7\)"):
         again.transform(["text"])
 
 
 def test_a_model_that_lacks_tokens_of_its_tokenizer_is_refused_in_a_sentence():
     model, _ = build_encoder(vocabulary=3)
     step = OnnxFeatures(model, build_tokenizer().to_str().encode())
-    with pytest.raises(ArtifactError, match="cannot be run on these texts") as caught:
+    with pytest.raises(RouterFileError, match="cannot be run on these texts") as caught:
         step.fit(TEXTS)
     assert "\n" not in str(caught.value)
 

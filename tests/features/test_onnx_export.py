@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import load, save
-from mild.errors import ArtifactError, MissingExtraError
+from mild.errors import MissingExtraError, RouterFileError
 from mild.features import EncoderFeatures, onnx_export, onnx_features
 from mild.routers.linear import LinearRouter
 from text_cases import ODD_TEXTS
@@ -51,13 +51,13 @@ def test_an_export_that_gives_other_vectors_is_refused(features, monkeypatch):
 
     real = pooling.encode_rows
     monkeypatch.setattr(pooling, "encode_rows", lambda *given: real(*given) + 1e-2)
-    with pytest.raises(ArtifactError, match=r"they differ by 0.01"):
+    with pytest.raises(RouterFileError, match=r"they differ by 0.01"):
         onnx_features(features)
 
 
 def test_an_encoder_of_two_gigabytes_is_refused(features, monkeypatch):
     monkeypatch.setattr(onnx_export, "MAX_BYTES", 1000)
-    with pytest.raises(ArtifactError, match="less than 2 GB of weights"):
+    with pytest.raises(RouterFileError, match="less than 2 GB of weights"):
         onnx_features(features)
 
 

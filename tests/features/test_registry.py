@@ -21,7 +21,7 @@ def test_the_default_needs_nothing_but_texts():
 
 
 def test_options_reach_the_step():
-    assert make_features("hashing", dimensions=7).dimensions == 7
+    assert make_features("hashing", n_components=7).n_components == 7
     assert make_features("vectors", n_features=3).n_features == 3
 
 
@@ -37,7 +37,7 @@ def test_only_features_that_can_be_chosen_are_offered():
 
 
 def test_an_unknown_option_is_refused_with_the_known_ones():
-    with pytest.raises(OptionError, match=r"hashing features take dimensions, .*; got 'width'"):
+    with pytest.raises(OptionError, match=r"hashing features take n_components, .*; got 'width'"):
         make_features("hashing", width=3)
 
 

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from mild import KNNRouter, LinearRouter, RouterCV
 from mild.errors import InvalidInputError
 from mild.features import HashingFeatures, TextFeatures
-from mild.routers import CostRegressionRouter
+from mild.routers import RidgeRouter
 
 
 def plain(params):
@@ -115,7 +115,7 @@ def test_transform_returns_a_frame_if_asked(case):
 
 
 def test_the_global_output_applies_to_transform_only(texts):
-    features = HashingFeatures(dimensions=2)
+    features = HashingFeatures(n_components=2)
     with sklearn.config_context(transform_output="polars"):
         assert isinstance(features.fit_transform(texts), pl.DataFrame)
         assert isinstance(features.vectorize(texts), np.ndarray)
@@ -159,7 +159,7 @@ COLUMNS = {
 def test_every_column_of_texts_works_in_model_selection(make, texts):
     given, costs = texts[:60], make_costs()
     column = make(given)
-    pipeline = make_pipeline(HashingFeatures(dimensions=4), LinearRouter())
+    pipeline = make_pipeline(HashingFeatures(n_components=4), LinearRouter())
     wanted = clone(pipeline).fit(given, costs)
     np.testing.assert_array_equal(
         pipeline.fit(column, costs).predict(column), wanted.predict(given)
@@ -175,7 +175,7 @@ def test_every_column_of_texts_works_in_model_selection(make, texts):
     "router",
     [
         RouterCV(alphas=[0.1], margin_factors=[1.0], cv=2),
-        CostRegressionRouter(),
+        RidgeRouter(),
         KNNRouter(n_neighbors=5),
     ],
     ids=lambda router: type(router).__name__,
@@ -183,10 +183,10 @@ def test_every_column_of_texts_works_in_model_selection(make, texts):
 def test_parameters_of_features_are_searched_with_those_of_a_router(texts, router):
     given, costs = pd.Series(texts[:60]), make_costs()
     pipeline = make_pipeline(HashingFeatures(), router)
-    grid = {"hashingfeatures__dimensions": np.array([2, 5])}
+    grid = {"hashingfeatures__n_components": np.array([2, 5])}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(given, costs)
-    best = int(search.best_params_["hashingfeatures__dimensions"])
-    alone = clone(pipeline).set_params(hashingfeatures__dimensions=best).fit(given, costs)
+    best = int(search.best_params_["hashingfeatures__n_components"])
+    alone = clone(pipeline).set_params(hashingfeatures__n_components=best).fit(given, costs)
     np.testing.assert_array_equal(search.predict(given), alone.predict(given))
     assert search.best_estimator_[0].n_features_ == best + 9
 
@@ -195,9 +195,9 @@ def test_metadata_is_routed_past_the_features(texts):
     given, costs, weight = texts[:60], make_costs(), np.arange(60.0)
     with sklearn.config_context(enable_metadata_routing=True):
         router = LinearRouter().set_fit_request(sample_weight=True)
-        pipeline = make_pipeline(HashingFeatures(dimensions=4), router)
+        pipeline = make_pipeline(HashingFeatures(n_components=4), router)
         pipeline.fit(given, costs, sample_weight=weight)
-    X = HashingFeatures(dimensions=4).fit_transform(given)
+    X = HashingFeatures(n_components=4).fit_transform(given)
     wanted = LinearRouter().fit(X, costs, weight).predict_proba(X)
     np.testing.assert_allclose(pipeline.predict_proba(given), wanted, rtol=1e-5)
 
@@ -206,12 +206,14 @@ def test_texts_and_numbers_of_a_frame_are_used_together(texts):
     frame = pd.DataFrame({"query": texts, "length": [len(text) for text in texts]})
     columns = ColumnTransformer(
         [
-            ("text", HashingFeatures(dimensions=3), "query"),
+            ("text", HashingFeatures(n_components=3), "query"),
             ("numbers", StandardScaler(), ["length"]),
         ]
     ).set_output(transform="pandas")
     rows = columns.fit_transform(frame)
     assert rows.shape == (300, 13)
     assert rows.columns[[0, -1]].tolist() == ["text__hashing0", "numbers__length"]
-    both = FeatureUnion([("a", HashingFeatures(dimensions=2)), ("b", HashingFeatures())]).fit(texts)
+    both = FeatureUnion([("a", HashingFeatures(n_components=2)), ("b", HashingFeatures())]).fit(
+        texts
+    )
     assert both.get_feature_names_out()[0] == "a__hashing0"

@@ -11,7 +11,7 @@ from safetensors.numpy import load as unpack
 from safetensors.numpy import save as pack
 
 from mild.core.long_texts import abridge
-from mild.errors import ArtifactError, DataFileError, MissingExtraError
+from mild.errors import DataFileError, MissingExtraError, RouterFileError
 from mild.features import StaticFeatures
 from mild.features.static import find_static, read_table, read_tokenizer
 
@@ -66,7 +66,7 @@ def test_other_files_than_those_fitted_with_are_refused(static_folder, texts):
     settings, tensors = StaticFeatures(static_folder).fit(texts).state()
     table = unpack((static_folder / "model.safetensors").read_bytes())["embeddings"]
     (static_folder / "model.safetensors").write_bytes(pack({"embeddings": table * 2}))
-    with pytest.raises(ArtifactError, match="not those that the router was fitted with"):
+    with pytest.raises(RouterFileError, match="not those that the router was fitted with"):
         StaticFeatures.from_state(settings, tensors)
 
 

@@ -222,7 +222,7 @@ def test_an_abridged_text_has_the_features_of_the_whole_one(length, part, limits
 
 def test_fitted_features_of_abridged_texts_are_those_of_the_whole_ones():
     texts = [f"{word} " * count for word in ("sum", "Rome", "loop") for count in (3, 900, 9000)]
-    features = HashingFeatures(dimensions=3).fit(texts)
+    features = HashingFeatures(n_components=3).fit(texts)
     short = [abridge(text) for text in texts]
     assert max(map(len, short)) < 8300
     np.testing.assert_array_equal(features.transform(short), features.transform(texts))

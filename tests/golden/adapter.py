@@ -17,20 +17,14 @@ MODULES = {
     "metrics": ["metrics", "metrics.risk_control"],
     "evaluation": ["evaluation.off_policy"],
 }
-NAMES = {
-    "RidgeRouter": "CostRegressionRouter",
-    "BlendRouter": "StackRouter",
-    "joint_intervals": "simultaneous_intervals",
-    "split_intervals": "difference_intervals",
-}
-PARAMETERS = {"body": "module", "reduction": "form"}
+PARAMETERS = {"body": "module"}
 
 
 def call(path, *values, **settings):
     """What a function returns, or the object that a class makes, by a path such as "core.decide"."""
     folder, _, name = path.rpartition(".")
     modules = [import_module(f"mild.{module}") for module in MODULES.get(folder, [folder])]
-    found = [getattr(module, NAMES.get(name, name), None) for module in modules]
+    found = [getattr(module, name, None) for module in modules]
     settings = {PARAMETERS.get(key, key): value for key, value in settings.items()}
     return next(filter(None, found))(*values, **settings)
 
@@ -44,13 +38,13 @@ def judge_cost(costs, reference_costs, groups=None):
     """The verdict on costs beside those of the reference."""
     both = np.column_stack([costs, reference_costs])
     chosen = np.zeros(len(both), int)
-    return metrics.verdict_of_choices(both, chosen, 1, ["router", "reference"], groups=groups)
+    return metrics.judge_cost(both, chosen, 1, ["router", "reference"], groups=groups)
 
 
 def judge_target(rows, chosen, reference, **target):
     """The share of the reference's quality that choices keep, and whether the target is met."""
     scores = 1 - rows.errors
-    verdict = metrics.target_of_choices(
+    verdict = metrics.judge_target(
         scores, rows.prices, chosen, reference, rows.experts, target, groups=rows.topics
     )
     return verdict.quality_kept, verdict.met
@@ -84,7 +78,7 @@ def fit(table, router, **settings):
     """The router that ``mild.fit`` makes, or that of an estimator which is fitted already."""
     if hasattr(router, "fit"):
         return replace(as_router(router), expert_names=table.expert_names)
-    return mild.fit(table, {"ridge": "regression"}.get(router, router), **settings)
+    return mild.fit(table, router, **settings)
 
 
 def evaluate(router, table, groups=None, **terms):

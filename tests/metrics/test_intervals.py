@@ -11,14 +11,13 @@ from scipy.stats import t
 
 from mild.errors import InvalidInputError, OptionError
 from mild.metrics import (
-    difference_intervals,
     grouped_rows,
+    joint_intervals,
     linearised_rows,
     paired_interval,
-    resampled_intervals,
-    simultaneous_intervals,
+    split_intervals,
 )
-from mild.metrics.intervals import student_quantile
+from mild.metrics.intervals import resampled_intervals, student_quantile
 
 
 def test_the_interval_covers_the_true_mean_about_as_often_as_it_says():
@@ -146,23 +145,23 @@ def test_paired_inputs_that_break_a_rule_are_refused(arguments, message):
 @pytest.mark.parametrize("n", [5, 20, 2000])
 def test_one_candidate_gives_students_interval(n):
     d = np.random.default_rng(0).normal(size=(n, 1))
-    result = simultaneous_intervals(d, n_draws=200_000)
+    result = joint_intervals(d, n_draws=200_000)
     assert result.quantile == pytest.approx(stats.t.ppf(0.975, n - 1), rel=0.02)
     assert result.standard_error[0] == pytest.approx(d.std(ddof=1) / np.sqrt(n))
-    one_sided = simultaneous_intervals(d, side="upper", n_draws=200_000)
+    one_sided = joint_intervals(d, side="upper", n_draws=200_000)
     assert one_sided.quantile == pytest.approx(stats.t.ppf(0.95, n - 1), rel=0.02)
 
 
 def test_independent_candidates_need_sidaks_quantile():
     d = np.random.default_rng(1).normal(size=(20_000, 10))
     expected = stats.norm.ppf((1 + 0.95 ** (1 / 10)) / 2)
-    assert simultaneous_intervals(d, n_draws=100_000).quantile == pytest.approx(expected, rel=0.01)
+    assert joint_intervals(d, n_draws=100_000).quantile == pytest.approx(expected, rel=0.01)
 
 
 def test_copies_of_a_candidate_cost_nothing():
     d = np.random.default_rng(2).normal(size=(50, 1))
-    alone = simultaneous_intervals(d, n_draws=50_000)
-    many = simultaneous_intervals(np.tile(d, 8), n_draws=50_000)
+    alone = joint_intervals(d, n_draws=50_000)
+    many = joint_intervals(np.tile(d, 8), n_draws=50_000)
     assert many.quantile == pytest.approx(alone.quantile, rel=0.03)
 
 
@@ -172,7 +171,7 @@ def test_noise_alone_is_rarely_called_a_discovery(side):
     false, naive = 0, 0
     for seed in range(300):
         d = rng.normal(size=(60, 15)) + rng.normal(size=(60, 1))
-        result = simultaneous_intervals(d, random_state=seed, side=side, n_draws=2000)
+        result = joint_intervals(d, random_state=seed, side=side, n_draws=2000)
         false += result.decided.any()
         naive += (np.abs(result.estimate) > 1.96 * result.standard_error).any()
     # 5 % nominal, standard error 1.3 %; judged one by one the best of 15 misleads far more often.
@@ -183,11 +182,11 @@ def test_noise_alone_is_rarely_called_a_discovery(side):
 def test_a_real_difference_is_found_on_the_side_asked_for():
     shift = np.array([-1.0, 0.0, 1.0])
     d = np.random.default_rng(4).normal(size=(500, 3)) + shift
-    np.testing.assert_array_equal(simultaneous_intervals(d).decided, [True, False, True])
-    upper = simultaneous_intervals(d, side="upper")
+    np.testing.assert_array_equal(joint_intervals(d).decided, [True, False, True])
+    upper = joint_intervals(d, side="upper")
     np.testing.assert_array_equal(upper.decided, [True, False, False])
     assert (upper.low == -np.inf).all()
-    lower = simultaneous_intervals(d, side="lower")
+    lower = joint_intervals(d, side="lower")
     np.testing.assert_array_equal(lower.decided, [False, False, True])
     assert (lower.high == np.inf).all()
 
@@ -195,19 +194,19 @@ def test_a_real_difference_is_found_on_the_side_asked_for():
 def test_constant_columns_have_no_width_and_change_nothing_else():
     d = np.random.default_rng(5).normal(size=(100, 2))
     constant = np.c_[d[:, :1], np.full(100, 0.1), np.zeros(100), d[:, 1:]]
-    plain, mixed = simultaneous_intervals(d), simultaneous_intervals(constant)
+    plain, mixed = joint_intervals(d), joint_intervals(constant)
     assert mixed.quantile == pytest.approx(plain.quantile, rel=1e-12)
     np.testing.assert_allclose(mixed.low[[0, 3]], plain.low)
     assert mixed.low[1] == mixed.high[1] == 0.1
     np.testing.assert_array_equal(mixed.decided[1:3], [True, False])
-    only = simultaneous_intervals(np.full((10, 2), 3.0))
+    only = joint_intervals(np.full((10, 2), 3.0))
     np.testing.assert_array_equal(only.low, only.high)
     assert only.quantile == 0
 
 
 def test_standard_errors_lose_no_digits_far_from_zero():
     d = np.random.default_rng(6).normal(size=(1000, 4)) + 1e6
-    found = simultaneous_intervals(d, n_draws=500)
+    found = joint_intervals(d, n_draws=500)
     np.testing.assert_allclose(found.standard_error, d.std(axis=0, ddof=1) / np.sqrt(1000))
 
 
@@ -220,13 +219,13 @@ def test_replicates_do_not_depend_on_the_size_of_a_block(monkeypatch):
 
 def test_joint_inputs_that_break_a_rule_are_refused():
     with pytest.raises(InvalidInputError, match="two rows; got 1"):
-        simultaneous_intervals([[1.0, 2.0]])
+        joint_intervals([[1.0, 2.0]])
     with pytest.raises(InvalidInputError, match=r"got differences\[1, 0\] = nan"):
-        simultaneous_intervals([[1.0], [np.nan]])
+        joint_intervals([[1.0], [np.nan]])
     with pytest.raises(InvalidInputError, match="n_draws must be at least"):
-        simultaneous_intervals([[1.0], [2.0]], n_draws=3)
+        joint_intervals([[1.0], [2.0]], n_draws=3)
     with pytest.raises(OptionError, match="side must be one of"):
-        simultaneous_intervals([[1.0], [2.0]], side="left")
+        joint_intervals([[1.0], [2.0]], side="left")
 
 
 def test_intervals_over_splits_are_wider_than_independent_ones_would_be():
@@ -336,19 +335,19 @@ def test_unknown_values_are_left_out_of_weighted_means() -> None:
 def test_groups_and_rows_have_the_same_mean() -> None:
     d = np.random.default_rng(1).normal(size=(60, 2))
     assert grouped_rows(d, np.arange(60) % 7).mean(axis=0) == pytest.approx(d.mean(axis=0))
-    twice = difference_intervals([np.tile(d, (2, 1))], [np.tile(range(60), 2)])
-    assert twice.standard_error == pytest.approx(simultaneous_intervals(d).standard_error)
+    twice = split_intervals([np.tile(d, (2, 1))], [np.tile(range(60), 2)])
+    assert twice.standard_error == pytest.approx(joint_intervals(d).standard_error)
 
 
 @pytest.mark.parametrize("m", [1, 3])
 def test_one_group_or_one_split_more_does_not_change_the_way_to_an_interval(m) -> None:
     d = np.random.default_rng(1).normal(size=(90, m))
-    alone = difference_intervals([d], [np.arange(90)])
+    alone = split_intervals([d], [np.arange(90)])
     # A single group has no spread: its rows count.
-    single = difference_intervals([d], [np.zeros(90)])
+    single = split_intervals([d], [np.zeros(90)])
     assert (single.low, single.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
-    halves = difference_intervals([d[:45], d[45:]], [np.arange(45), np.arange(45, 90)])
+    halves = split_intervals([d[:45], d[45:]], [np.arange(45), np.arange(45, 90)])
     assert halves.estimate == pytest.approx(alone.estimate)
     # Splits that agree by chance are no more certain than their rows.
-    same = difference_intervals([d, d], [np.arange(90)] * 2)
+    same = split_intervals([d, d], [np.arange(90)] * 2)
     assert (same.standard_error > 0).all()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mild.metrics import Verdict, target_of_choices
+from mild.metrics import Verdict, judge_target
 from mild.report import target_lines
 
 NAMES = ["small", "large"]
@@ -21,7 +21,7 @@ def case(n=400, seed=0):
 
 
 def judge(asked, scores, prices, chosen, **options):
-    return target_of_choices(scores, prices, chosen, 1, NAMES, asked, **options)
+    return judge_target(scores, prices, chosen, 1, NAMES, asked, **options)
 
 
 def verdict(target, rows=400):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mild.errors import InvalidInputError
-from mild.metrics import Verdict, count_judged, verdict_of_choices
+from mild.metrics import Verdict, count_judged, judge_cost
 
 NAMES = ("small", "large")
 
@@ -111,20 +111,20 @@ def test_what_is_counted_is_a_row_a_query_or_a_group():
 def test_a_gain_that_would_not_show_yet_shows_with_what_is_said_to_be_needed():
     d = np.random.default_rng(0).normal(-0.1, 1, size=200)
     costs = np.column_stack([d - d.mean() - 0.1, np.zeros(200)]) + 5
-    found = verdict_of_choices(costs, np.zeros(200, int), 1, NAMES)
+    found = judge_cost(costs, np.zeros(200, int), 1, NAMES)
     assert found.pays is None
     times = -(-found.rows_needed // 200) + 1
-    again = verdict_of_choices(np.tile(costs, (times, 1)), np.zeros(200 * times, int), 1, NAMES)
+    again = judge_cost(np.tile(costs, (times, 1)), np.zeros(200 * times, int), 1, NAMES)
     assert again.pays is True
 
 
 def test_unknown_costs_are_not_rows():
     costs = np.tile([[0.0, 1.0]], (500, 1))
     costs[20:, 1] = np.nan
-    found = verdict_of_choices(costs, np.zeros(500, int), 1, NAMES)
+    found = judge_cost(costs, np.zeros(500, int), 1, NAMES)
     assert (found.n_rows, found.n_groups, found.pays) == (20, 20, None)
     costs[1:, 1] = np.nan
-    bare = verdict_of_choices(costs, np.zeros(500, int), 1, NAMES)
+    bare = judge_cost(costs, np.zeros(500, int), 1, NAMES)
     assert math.isnan(bare.estimate)
     assert (bare.pays, bare.rows_needed, bare.as_dict()["estimate"]) == (None, None, None)
     assert "too few rows (1) have a known cost" in bare.sentence

@@ -257,7 +257,7 @@ def test_losses_do_not_wait_for_values() -> None:
     w = torch.empty(4, 3, device="meta")
     for surrogate in SURROGATES:
         nn.mild_loss(f, w, [1.0, 2.0, 1.0], surrogate).sum().backward()
-    nn.tdef_loss(f, w, scale=1.0).sum().backward()
+    nn.tdef_loss(f, w, cost_scale=1.0).sum().backward()
     nn.cross_entropy_loss(f, y).sum().backward()
     nn.cost_sensitive_loss(f, y, w).sum().backward()
     nn.log_sum_loss(f, y, w).sum().backward()
@@ -502,7 +502,7 @@ def test_no_gradient_flows_through_decoding() -> None:
 def test_ties_go_to_the_highest_index() -> None:
     tied = torch.tensor([[1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [0.0, 3.0, 1.0]])
     assert nn.decide(tied).tolist() == [1, 2, 1]
-    assert nn.decide(tied, rule="argmax").tolist() == [1, 2, 1]
+    assert nn.decide(tied, decision="argmax").tolist() == [1, 2, 1]
 
 
 def test_every_function_accepts_no_rows() -> None:
@@ -531,7 +531,7 @@ Y = torch.zeros(2, dtype=torch.int64)
         (lambda: nn.mild_loss(F, F, asked=F), "asked"),
         (lambda: nn.mild_loss(F, F, asked=F[:1].bool()), "asked"),
         (lambda: nn.mild_loss(F, F, surrogate="logistics"), "surrogate"),
-        (lambda: nn.tdef_loss(F, F, scale=0.0), "scale"),
+        (lambda: nn.tdef_loss(F, F, cost_scale=0.0), "cost_scale"),
         (lambda: nn.cross_entropy_loss(F, Y[:1]), "labels"),
         (lambda: nn.cross_entropy_loss(F, Y.float()), "labels"),
         (lambda: nn.cross_entropy_loss(F, Y, [1.0]), "weights"),
@@ -541,7 +541,7 @@ Y = torch.zeros(2, dtype=torch.int64)
         (lambda: nn.cost_sensitive_loss(F, Y, F, reduction="maxi"), "reduction"),
         (lambda: nn.rewards(F - 1), "costs"),
         (lambda: nn.rewards(F + math.nan), "costs"),
-        (lambda: nn.rewards(F + 2, "complement", 1.0), "scale"),
+        (lambda: nn.rewards(F + 2, "complement", 1.0), "cost_scale"),
         (lambda: nn.rewards(F, "baseline", strength=-1.0), "strength"),
         (lambda: nn.reward_distribution(F - 1), "rewards"),
         (lambda: nn.expert_mass(F, counts="bests"), "counts"),
@@ -554,7 +554,7 @@ Y = torch.zeros(2, dtype=torch.int64)
         (lambda: nn.theory_margins([1.0], [0.0]), "norms"),
         (lambda: nn.theory_margins([1.0], total=-1), "total"),
         (lambda: nn.decide(F + math.inf), "scores"),
-        (lambda: nn.decide(F, rule="stationery"), "rule"),
+        (lambda: nn.decide(F, decision="stationery"), "decision"),
     ],
 )
 def test_bad_input_is_refused(call: Callable, code: str) -> None:

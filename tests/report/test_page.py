@@ -180,9 +180,6 @@ def test_the_table_has_the_router_and_every_single_expert():
     names = [f"always {name}" for name in NAMES]
     expected = ["router", *names, "the same mix at random", "perfect choice"]
     assert [name for _, name in rows] == expected
-    # A document of an earlier version has no such table.
-    del document["figures"]["baselines"]
-    assert "the same mix at random</th>" not in render(document)
 
 
 def test_twenty_thousand_rows_and_thirty_experts_stay_small():

@@ -8,10 +8,10 @@ from sklearn.model_selection import KFold
 from mild.policies import BlendPolicy
 from mild.routers.baselines import ConstantRouter
 from mild.routers.calibration import LEAST_ROWS, fit_calibration
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.search import RouterCV
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 
 N = 400
 
@@ -77,7 +77,7 @@ def test_an_expert_with_few_rows_keeps_its_estimates(data, folds):
 def test_estimates_of_the_wrong_sign_become_the_mean(data, folds):
     X, costs = data
 
-    class Opposite(CostRegressionRouter):
+    class Opposite(RidgeRouter):
         def _fit(self, X, costs, sample_weight):
             return super()._fit(X, 1 - costs, sample_weight)
 
@@ -98,13 +98,13 @@ def test_an_expert_that_is_asked_in_one_fold_only_is_no_error(data, folds):
     rare = costs.copy()
     rare[:, 1] = np.nan
     rare[folds[0][1][:2], 1] = 1.0
-    assert fit_calibration(CostRegressionRouter().fit(X, rare), X, rare, folds) is None
+    assert fit_calibration(RidgeRouter().fit(X, rare), X, rare, folds) is None
 
 
 def test_a_stack_is_calibrated_by_the_estimates_that_it_made(data, folds):
     X, costs = data
-    members = [("near", KNNRouter(5)), ("linear", CostRegressionRouter())]
-    router = StackRouter(members, cv=folds).fit(X, costs)
+    members = [("near", KNNRouter(5)), ("linear", RidgeRouter())]
+    router = BlendRouter(members, cv=folds).fit(X, costs)
     assert isinstance(router.policy_, BlendPolicy)
     train, test = folds[1]
     parts = [clone(member).fit(X[train], costs[train]).policy_ for _, member in members]
@@ -122,7 +122,7 @@ def test_of_many_rows_the_estimates_of_a_stack_are_judged_on_those_that_are_look
     data, folds, monkeypatch
 ):
     X, costs = data
-    router = StackRouter([("knn", KNNRouter(n_neighbors=1))], cv=folds).fit(X, costs)
+    router = BlendRouter([("knn", KNNRouter(n_neighbors=1))], cv=folds).fit(X, costs)
     everything = fit_calibration(router, X, costs, folds)
     monkeypatch.setattr("mild.routers.calibration.MAX_ROWS", N - 1)
     half = fit_calibration(router, X, costs, folds)

@@ -26,10 +26,10 @@ def slow_objective(model, X, y, costs):
     scores = X @ model.coef_.T + model.intercept_
     total = 0.0
     for f, label, row in zip(scores.tolist(), y.tolist(), costs.tolist(), strict=True):
-        if model.form == "log_sum":
+        if model.reduction == "log_sum":
             total += oracles.log_sum(f, label, row, model.margins_)
         else:
-            reduce = max if model.form == "max" else sum
+            reduce = max if model.reduction == "max" else sum
             total += reduce(
                 oracles.cost_sensitive_terms(f, label, row, model.margins_, model.surrogate)
             )
@@ -50,14 +50,14 @@ FORMS = [
 @pytest.mark.parametrize(("surrogate", "form"), FORMS)
 def test_the_value_reached_is_that_of_the_equation(surrogate, form):
     X, y, costs = problem()
-    model = CostSensitiveClassifier(surrogate, form=form, alpha=0.05).fit(X, y, costs)
+    model = CostSensitiveClassifier(surrogate, reduction=form, alpha=0.05).fit(X, y, costs)
     assert model.objective_ == pytest.approx(slow_objective(model, X, y, costs))
 
 
 @pytest.mark.parametrize(("surrogate", "form"), FORMS)
 def test_no_direction_leads_down_from_the_solution(surrogate, form):
     X, y, costs = problem()
-    model = CostSensitiveClassifier(surrogate, form=form, alpha=0.05, tol=1e-10, max_iter=3000)
+    model = CostSensitiveClassifier(surrogate, reduction=form, alpha=0.05, tol=1e-10, max_iter=3000)
     model.fit(X, y, costs)
     best = model.objective_
     coef, intercept = model.coef_.copy(), model.intercept_.copy()
@@ -93,7 +93,7 @@ def test_the_kinked_form_comes_close_to_a_smoothed_solution():
 def test_two_classes_with_unit_costs_and_equal_margins_are_logistic_regression():
     X, y, _ = problem(p=2)
     alpha = 0.03
-    model = CostSensitiveClassifier(margins="uniform", form="sum", alpha=alpha, tol=1e-13)
+    model = CostSensitiveClassifier(margins="uniform", reduction="sum", alpha=alpha, tol=1e-13)
     model.fit(X, y)
     # Two weight vectors: alpha (|w_0|^2 + |w_1|^2) = alpha / 2 |w_1 - w_0|^2 at the optimum.
     peer = LogisticRegression(C=1 / (alpha * len(X)), tol=1e-10).fit(X, y)
@@ -113,8 +113,8 @@ def test_labels_of_any_type_come_back():
 def test_a_cost_matrix_is_the_same_as_its_rows_per_sample():
     X, y, _ = problem()
     matrix = np.array([[0.0, 1.0, 5.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
-    by_matrix = CostSensitiveClassifier(form="sum").fit(X, y, matrix)
-    by_rows = CostSensitiveClassifier(form="sum").fit(X, y, matrix[y])
+    by_matrix = CostSensitiveClassifier(reduction="sum").fit(X, y, matrix)
+    by_rows = CostSensitiveClassifier(reduction="sum").fit(X, y, matrix[y])
     assert_array_equal(by_matrix.coef_, by_rows.coef_)
 
 
@@ -154,13 +154,13 @@ def test_ties_go_to_the_last_class():
 def test_sparse_and_float32_inputs(form):
     X, y, costs = problem()
     X[np.abs(X) < 0.4] = 0
-    dense = CostSensitiveClassifier(form=form, tol=1e-12, max_iter=2000).fit(X, y, costs)
-    thin = CostSensitiveClassifier(form=form, tol=1e-12, max_iter=2000)
+    dense = CostSensitiveClassifier(reduction=form, tol=1e-12, max_iter=2000).fit(X, y, costs)
+    thin = CostSensitiveClassifier(reduction=form, tol=1e-12, max_iter=2000)
     thin.fit(sparse.csr_array(X), y, costs)
     assert_allclose(
         thin.decision_function(sparse.csr_array(X)), dense.decision_function(X), atol=1e-3
     )
-    small = CostSensitiveClassifier(form=form).fit(X.astype(np.float32), y, costs)
+    small = CostSensitiveClassifier(reduction=form).fit(X.astype(np.float32), y, costs)
     assert small.coef_.dtype == np.float32
     assert small.decision_function(X.astype(np.float32)).dtype == np.float32
 
@@ -191,4 +191,4 @@ def test_refuses_bad_costs(costs, message):
 def test_stopping_early_is_reported():
     X, y, _ = problem()
     with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations"):
-        CostSensitiveClassifier(form="sum", max_iter=2, tol=1e-12).fit(X, y)
+        CostSensitiveClassifier(reduction="sum", max_iter=2, tol=1e-12).fit(X, y)

@@ -1,11 +1,9 @@
 """ClusterRouter: memberships by linear discriminants, and shrunken mean costs of clusters."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from mild.errors import OptionError
 from mild.routers.clusters import ClusterRouter
 from mild.routers.search import RouterCV
 
@@ -66,9 +64,3 @@ def test_a_search_tries_three_numbers_of_clusters():
     search = RouterCV(families="clusters", cv=3).fit(X, costs)
     assert [params["n_clusters"] for params in search.cv_results_["params"]] == [6, 12, 16]
     assert_array_equal(search.predict(X), kinds)
-
-
-def test_the_former_name_of_the_family_is_refused_with_the_names_that_there_are():
-    X, costs, _ = blobs()
-    with pytest.raises(OptionError, match="clusters"):
-        RouterCV(families="groups", cv=3).fit(X, costs)

@@ -21,11 +21,11 @@ from mild.core.decisions import argmax_last
 from mild.errors import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.routers.baselines import OracleRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter
+from mild.routers.cost_models import KNNRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
 from mild.routers.search import RouterCV
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 from router_cases import ALL, CASES
 
 N_EXPERTS = 3
@@ -97,7 +97,7 @@ def test_cross_val_score_is_minus_the_deferral_loss_of_each_fold(case):
 @pytest.mark.parametrize("scaled", [False, True])
 def test_cross_val_predict_gives_held_out_distributions_of_costs_as_a_parameter(scaled):
     X, costs = problem()
-    router = CostRegressionRouter()
+    router = RidgeRouter()
     model = make_pipeline(StandardScaler(), router) if scaled else router
     folds = [(np.arange(45), np.arange(45, 90)), (np.arange(45, 90), np.arange(45))]
     found = cross_val_predict(model, X, params={"y": costs}, method="predict_proba", cv=folds)
@@ -338,7 +338,7 @@ def test_without_leaves_the_choice_among_the_others_alone(case):
     router = fitted_to_problem(case)
     chosen, left = router.predict(X), router.without(1).predict(X)
     kept = chosen != 1
-    if not isinstance(router, (LinearRouter, StackRouter, NeuralRouter, RouterCV)):
+    if not isinstance(router, (LinearRouter, BlendRouter, NeuralRouter, RouterCV)):
         assert_array_equal(np.array([0, 2])[left[kept]], chosen[kept])
     else:
         # A stationary distribution may shift a little when a state goes.
@@ -407,7 +407,7 @@ def test_an_expert_that_is_never_cheapest_is_not_chosen(case):
     assert not (router.predict(X) == 1).any()
 
 
-@all_cases([case for case in ALL if not isinstance(case.router, StackRouter)])
+@all_cases([case for case in ALL if not isinstance(case.router, BlendRouter)])
 def test_two_rows_are_enough(case):
     X, costs = problem(n=2)
     with warnings.catch_warnings():

@@ -39,8 +39,8 @@ def test_passes_the_checks_of_scikit_learn(estimator, check):
     [
         *(case.router for case in LINEAR_CASES if case.name in LINEAR_PATHS),
         CostSensitiveClassifier("hinge"),
-        CostSensitiveClassifier(form="sum"),
-        CostSensitiveClassifier(form="log_sum"),
+        CostSensitiveClassifier(reduction="sum"),
+        CostSensitiveClassifier(reduction="log_sum"),
         CostSensitiveClassifier(0.5, margins="uniform"),
     ]
 )

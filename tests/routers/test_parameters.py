@@ -8,7 +8,7 @@ import pytest
 from mild.errors import InvalidInputError
 from mild.routers.classifier import CostSensitiveClassifier
 from mild.routers.clusters import ClusterRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
 
@@ -36,12 +36,12 @@ BAD = [
     (ClusterRouter, "shrinkage", -1.0),
     (ClusterRouter, "diagonal", 1.5),
     (ClusterRouter, "temperature", 0.0),
-    *((CostRegressionRouter, "alpha", value) for value in (-1.0, np.nan, "big")),
+    *((RidgeRouter, "alpha", value) for value in (-1.0, np.nan, "big")),
     *((KNNRouter, "n_neighbors", value) for value in (0, -3, 2.5, "all", True)),
     (PricedRouter, "error_head", "logisic"),
     (PricedRouter, "alpha", -1),
     (PricedRouter, "price_weight", -1),
-    (CostSensitiveClassifier, "form", "mx"),
+    (CostSensitiveClassifier, "reduction", "mx"),
     *((CostSensitiveClassifier, "surrogate", v) for v in ("logstic", "pairwise_logistic", 1.5)),
     *((CostSensitiveClassifier, "margins", value) for value in ("theroy", [1, 2], [1, 2, 0])),
     (CostSensitiveClassifier, "alpha", -1),
@@ -90,7 +90,11 @@ def test_a_bad_parameter_is_refused_by_name(make, name, value):
         (LinearRouter, {"surrogate": 1.5}, "must be convex for LinearRouter (tau <= 1)"),
         (LinearRouter, {"margins": [1, 0, 1]}, "must be positive and finite; got 0 for expert 1."),
         (LinearRouter, {"rewards": "complement", "cost_scale": 0.1}, "the largest possible cost"),
-        (CostSensitiveClassifier, {"surrogate": "hinge", "form": "log_sum"}, "the logistic loss"),
+        (
+            CostSensitiveClassifier,
+            {"surrogate": "hinge", "reduction": "log_sum"},
+            "the logistic loss",
+        ),
         (NeuralRouter, {"lr": 0}, "lr must be positive; got 0."),
         (NeuralRouter, {"validation_fraction": 1.0}, "must lie in [0, 1); got 1.0."),
         (NeuralRouter, {"progress": 3}, "progress must be callable or None; got 3."),

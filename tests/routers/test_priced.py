@@ -8,9 +8,9 @@ from sklearn.preprocessing import StandardScaler
 
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.routers.cost_models import (
-    CostRegressionRouter,
     KNNRouter,
     PricedRouter,
+    RidgeRouter,
     fit_heads,
     number_scales,
     same_features,
@@ -102,7 +102,7 @@ def test_refuses_bad_new_prices(options):
     assert caught.value.code == f"invalid_{next(iter(options))}"
 
 
-@pytest.mark.parametrize("router", [LinearRouter(), CostRegressionRouter(), KNNRouter()])
+@pytest.mark.parametrize("router", [LinearRouter(), RidgeRouter(), KNNRouter()])
 def test_a_router_with_one_head_refuses_new_prices_with_the_reason(router):
     X, errors, _ = problem()
     router.fit(X, errors)

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
-import mild
+from mild import core
 from mild.core.margins import expert_mass
 from mild.errors import (
     DegenerateDataWarning,
@@ -68,7 +68,7 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
         assert search.decides_as_constant_ is True
         assert isinstance(search.policy_, ConstantPolicy)
         assert (search.predict(X) == 0).all()
-        assert search.best_router_.policy_.kind == "linear"
+        assert search.best_estimator_.policy_.kind == "linear"
     free = RouterCV(constant_if_better=False, **FEW).fit(X, costs)
     assert free.policy_.kind == "linear"
     assert free.decides_as_constant_ is False
@@ -197,10 +197,10 @@ def test_the_papers_grid_drops_margins_that_are_not_positive_and_says_so() -> No
 
 def test_families_are_searched_and_stacked() -> None:
     X, costs = specialists(200)
-    search = RouterCV(families=["linear", "regression", "knn", "stack"], alphas=(1e-2,), cv=3).fit(
+    search = RouterCV(families=["linear", "ridge", "knn", "stack"], alphas=(1e-2,), cv=3).fit(
         X, costs
     )
-    assert set(search.cv_results_["family"]) == {"linear", "regression", "knn", "stack"}
+    assert set(search.cv_results_["family"]) == {"linear", "ridge", "knn", "stack"}
     assert search.best_family_ in search.cv_results_["family"]
     assert search.predict(X).shape == (200,)
 
@@ -257,14 +257,14 @@ def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> Non
     monkeypatch.setattr("mild.routers.candidates.importlib.util.find_spec", lambda name: None)
     X, costs = specialists(120)
     search = RouterCV(families="all", alphas=(1e-2,), cv=2, margin_factors=(1.0,)).fit(X, costs)
-    assert search.skipped_families_ == ["mlp"]
-    assert "mlp" not in search.cv_results_["family"]
+    assert search.skipped_families_ == ["neural"]
+    assert "neural" not in search.cv_results_["family"]
 
 
 def test_by_default_the_network_is_not_searched() -> None:
     taken, left_out = parse_families("auto")
-    assert (taken, left_out) == (["linear", "regression", "knn", "clusters", "stack"], [])
-    assert parse_families("all")[0] == [*taken[:-1], "mlp", "stack"]
+    assert (taken, left_out) == (["linear", "ridge", "knn", "clusters", "stack"], [])
+    assert parse_families("all")[0] == [*taken[:-1], "neural", "stack"]
 
 
 def test_with_a_stack_margins_are_moved_at_the_best_strengths_alone() -> None:
@@ -299,13 +299,13 @@ def test_searches_on_the_same_rows_take_over_what_is_known(monkeypatch) -> None:
         return judge(data, fold, block, *rest)
 
     monkeypatch.setattr(search_module, "_judge_block", counted)
-    families = ["linear", "regression", "knn", "stack"]
+    families = ["linear", "ridge", "knn", "stack"]
     few = {"alphas": (1e-2, 1e-1), "cv": 3}
     fresh = RouterCV(families=families, **few).fit(X, costs)
     few["memory"] = SearchMemory()
     judged.clear()
     RouterCV(**few).fit(X, costs)
-    RouterCV(families=["regression"], **few).fit(X, costs)
+    RouterCV(families=["ridge"], **few).fit(X, costs)
     before = set(judged)
     judged.clear()
     search = RouterCV(families=families, **few).fit(X, costs)
@@ -320,9 +320,9 @@ def test_searches_on_the_same_rows_take_over_what_is_known(monkeypatch) -> None:
     np.testing.assert_array_equal(search.predict(X), fresh.predict(X))
     judged.clear()
     # Other rows, costs or folds are other searches.
-    other = RouterCV(families=["regression"], **few).fit(X, costs[::-1])
+    other = RouterCV(families=["ridge"], **few).fit(X, costs[::-1])
     assert judged
-    apart = RouterCV(families=["regression"], **few | {"memory": None}).fit(X, costs[::-1])
+    apart = RouterCV(families=["ridge"], **few | {"memory": None}).fit(X, costs[::-1])
     assert other.cv_results_ == apart.cv_results_
 
 
@@ -374,14 +374,14 @@ def test_missing_costs_are_searched_with() -> None:
 @pytest.mark.parametrize("known", [0.5, None])
 def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
     X, costs = specialists(1500)
-    truth = RouterCV(families="regression", cv=3).fit(X, costs).verdict_
+    truth = RouterCV(families="ridge", cv=3).fit(X, costs).verdict_
     rng = np.random.default_rng(0)
     if known is None:
         asked = np.eye(3, dtype=bool)[rng.integers(0, 3, len(X))]
     else:
         asked = rng.random(costs.shape) < known
         asked[~asked.any(axis=1), 0] = True
-    search = RouterCV(families="regression", cv=3).fit(X, np.where(asked, costs, np.nan))
+    search = RouterCV(families="ridge", cv=3).fit(X, np.where(asked, costs, np.nan))
     verdict = search.verdict_
     assert verdict.pays is True
     assert verdict.low < truth.estimate < verdict.high
@@ -391,7 +391,7 @@ def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
 def test_the_verdict_compares_on_the_same_rows() -> None:
     X, costs = specialists(300)
     costs[:100, 0] = np.nan
-    search = RouterCV(families="regression", cv=3).fit(X, costs)
+    search = RouterCV(families="ridge", cv=3).fit(X, costs)
     verdict, chosen = search.verdict_, search.held_out_[100:]
     assert verdict.n_rows == 200
     assert verdict.left_out == "100 of 300 rows are left out because not every expert was asked."
@@ -405,7 +405,7 @@ def test_the_verdict_compares_on_the_same_rows() -> None:
 def test_rows_that_no_fold_judges_have_no_choice() -> None:
     X, costs = specialists(300)
     folds = [(np.arange(100), np.arange(100, 200)), (np.arange(200), np.arange(200, 300))]
-    search = RouterCV(families=["regression", "knn", "stack"], cv=folds).fit(X, costs)
+    search = RouterCV(families=["ridge", "knn", "stack"], cv=folds).fit(X, costs)
     assert (search.held_out_[:100] == -1).all()
     assert (search.held_out_[100:] >= 0).all()
     assert (search.held_out_constants_[:100] == -1).all()
@@ -431,12 +431,12 @@ def test_an_interrupt_during_the_stack_keeps_the_rest(monkeypatch: pytest.Monkey
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mild.routers.stack.StackRouter.fit", stop)
+    monkeypatch.setattr("mild.routers.stack.BlendRouter.fit", stop)
     with pytest.warns(TuningInterruptedWarning):
-        search = RouterCV(families=["regression", "knn", "stack"], cv=3).fit(*specialists(150))
+        search = RouterCV(families=["ridge", "knn", "stack"], cv=3).fit(*specialists(150))
     assert search.interrupted_
     assert "stack" not in search.cv_results_["family"]
-    assert set(search.cv_results_["family"]) == {"regression", "knn"}
+    assert set(search.cv_results_["family"]) == {"ridge", "knn"}
 
 
 def test_other_margins_are_tried_at_the_best_strengths_only() -> None:
@@ -472,9 +472,9 @@ def test_unchecked_neighbours_are_close_to_their_optimum(monkeypatch) -> None:
     for alpha in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2):
         best = LinearRouter(alpha=alpha, tol=1e-10).fit(X, costs)
         policy = LinearRouter(alpha=alpha)._fit_from(X, costs, None, path=path, search_tol=5e-3)
-        rewards = mild.rewards(costs)
+        rewards = core.rewards(costs)
         scores = policy.decision_function(X)
-        loss = mild.mild_loss(scores, rewards / rewards.sum(), policy.decoder.margins)
+        loss = core.mild_loss(scores, rewards / rewards.sum(), policy.decoder.margins)
         value = loss.sum() + alpha * np.square(policy.coef).sum()
         learnable = np.log(3) - best.objective_
         assert value - best.objective_ < 0.03 * learnable
@@ -589,7 +589,7 @@ def test_copies_of_a_row_make_no_candidate_more_certain(seed, noise) -> None:
     often = RouterCV(cv=copied, **few).fit(*many, groups=groups)
     assert once.choice_ == often.choice_ == "one standard error"
     assert once.best_index_ == often.best_index_
-    families = ["linear", "regression", "knn", "stack"]
+    families = ["linear", "ridge", "knn", "stack"]
     few = {"alphas": (1e-2, 1e-1), "families": families}
     assert RouterCV(cv=folds, **few).fit(X, costs).best_family_ == "stack"
     assert RouterCV(cv=copied, **few).fit(*many, groups=groups).best_family_ == "stack"
@@ -609,8 +609,8 @@ def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.Mo
     X, costs = specialists(120)
     monkeypatch.setattr(RouterCV, "_beats_stack", lambda *arguments: False)
     few = {"alphas": (1e-2,), "margin_factors": (1.0,), "cv": 3}
-    search = RouterCV(families=["linear", "regression", "knn", "stack"], **few).fit(X, costs)
-    stack: Any = search.best_router_
+    search = RouterCV(families=["linear", "ridge", "knn", "stack"], **few).fit(X, costs)
+    stack: Any = search.best_estimator_
     alone = clone(stack).fit(X, costs)
     np.testing.assert_array_equal(alone.weights_, stack.weights_)
     np.testing.assert_array_equal(alone.held_out_, stack.held_out_)

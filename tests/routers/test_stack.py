@@ -10,11 +10,11 @@ from sklearn.model_selection import KFold
 
 from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.routers.baselines import ConstantRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter
+from mild.routers.cost_models import KNNRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.stack import StackRouter, blend
+from mild.routers.stack import BlendRouter, blend
 
-MEMBERS = [("regression", CostRegressionRouter()), ("nearest", KNNRouter(5))]
+MEMBERS = [("ridge", RidgeRouter()), ("nearest", KNNRouter(5))]
 
 
 def problem(n=80, seed=0):
@@ -32,13 +32,13 @@ def test_the_last_router_learns_from_distributions_of_rows_the_members_have_not_
             fitted = clone(member).fit(X[seen], costs[seen])
             features[held, 3 * number : 3 * number + 3] = fitted.predict_proba(X[held])
     final = LinearRouter().fit(features, costs)
-    stack = StackRouter(MEMBERS, LinearRouter(), cv=folds).fit(X, costs)
+    stack = BlendRouter(MEMBERS, LinearRouter(), cv=folds).fit(X, costs)
     assert_allclose(stack.final_estimator_.coef_, final.coef_, atol=1e-10)
 
 
 def test_decides_with_members_fitted_on_everything():
     X, costs = problem()
-    stack = StackRouter(MEMBERS, LinearRouter()).fit(X, costs)
+    stack = BlendRouter(MEMBERS, LinearRouter()).fit(X, costs)
     members = [clone(member).fit(X, costs) for _, member in MEMBERS]
     features = np.hstack([member.predict_proba(X) for member in members])
     assert_array_equal(stack.predict(X), stack.final_estimator_.predict(features))
@@ -59,7 +59,7 @@ def test_a_blend_minimises_the_squared_error_of_held_out_differences():
         gap = costs - total
         return ((gap - gap.mean(axis=1, keepdims=True)) ** 2).sum()
 
-    stack = StackRouter(MEMBERS, cv=folds).fit(X, costs)
+    stack = BlendRouter(MEMBERS, cv=folds).fit(X, costs)
     best = minimize(loss, np.full(3, 0.3), bounds=[(0, None)] * 3).fun
     assert loss(stack.weights_) <= best * (1 + 1e-9)
     assert (stack.weights_ >= 0).all()
@@ -68,7 +68,7 @@ def test_a_blend_minimises_the_squared_error_of_held_out_differences():
 def test_a_blend_of_worthless_members_is_the_best_constant():
     rng = np.random.default_rng(0)
     X, costs = rng.normal(size=(400, 3)), rng.random((400, 3)) + np.array([0.0, 0.1, 0.3])
-    stack = StackRouter(MEMBERS).fit(X, costs)
+    stack = BlendRouter(MEMBERS).fit(X, costs)
     assert (stack.predict(X) == 0).mean() > 0.95
 
 
@@ -89,7 +89,7 @@ def test_weights_for_a_fold_come_from_the_other_rows():
 def test_rows_that_no_fold_holds_out_do_not_weigh_members(final):
     X, costs = problem()
     past = [(np.arange(40), np.arange(40, 60)), (np.arange(60), np.arange(60, 80))]
-    stack = StackRouter(MEMBERS, final, cv=past).fit(X, costs)
+    stack = BlendRouter(MEMBERS, final, cv=past).fit(X, costs)
     assert stack.predict(X).shape == (80,)
     if final is None:
         assert (stack.held_out_[:40] == -1).all()
@@ -98,11 +98,11 @@ def test_rows_that_no_fold_holds_out_do_not_weigh_members(final):
 
 def test_a_blend_knows_costs_though_one_of_its_members_does_not():
     X, costs = problem()
-    stack = StackRouter([*MEMBERS, ("linear", LinearRouter())]).fit(X, costs)
+    stack = BlendRouter([*MEMBERS, ("linear", LinearRouter())]).fit(X, costs)
     found = stack.expected_costs(X)
     assert_array_equal(found.argmin(axis=1), stack.predict(X))
     assert abs(found.mean() - costs.mean()) < 0.1
-    alone = StackRouter([("linear", LinearRouter())]).fit(X, costs).expected_costs(X)
+    alone = BlendRouter([("linear", LinearRouter())]).fit(X, costs).expected_costs(X)
     assert_allclose(alone.mean(axis=1), costs.mean(), rtol=1e-6)
 
 
@@ -110,45 +110,45 @@ def test_a_blend_learns_from_rows_with_missing_costs():
     X, costs = problem(n=200)
     holes = costs.copy()
     holes[np.arange(200), np.random.default_rng(1).integers(0, 3, 200)] = np.nan
-    stack = StackRouter(MEMBERS).fit(X, holes)
+    stack = BlendRouter(MEMBERS).fit(X, holes)
     loss = costs[np.arange(200), stack.predict(X)].mean()
     assert loss < costs.mean(axis=0).min()
 
 
 def test_folds_follow_the_seed():
     X, costs = problem()
-    first = StackRouter(MEMBERS, random_state=1).fit(X, costs).decision_function(X)
-    again = StackRouter(MEMBERS, random_state=1).fit(X, costs).decision_function(X)
-    other = StackRouter(MEMBERS, random_state=2).fit(X, costs).decision_function(X)
+    first = BlendRouter(MEMBERS, random_state=1).fit(X, costs).decision_function(X)
+    again = BlendRouter(MEMBERS, random_state=1).fit(X, costs).decision_function(X)
+    other = BlendRouter(MEMBERS, random_state=2).fit(X, costs).decision_function(X)
     assert_array_equal(first, again)
     assert (first != other).any()
 
 
 def test_default_members_and_another_last_router_work():
     X, costs = problem()
-    stack = StackRouter(final_estimator=CostRegressionRouter()).fit(X, costs)
+    stack = BlendRouter(final_estimator=RidgeRouter()).fit(X, costs)
     assert len(stack.estimators_) == 3
     assert stack.expected_costs(X).shape == costs.shape
 
 
 def test_members_are_parameters():
-    stack = StackRouter(MEMBERS)
+    stack = BlendRouter(MEMBERS)
     assert stack.get_params()["nearest__n_neighbors"] == 5
-    copy = clone(stack).set_params(nearest__n_neighbors=9, regression=ConstantRouter())
+    copy = clone(stack).set_params(nearest__n_neighbors=9, ridge=ConstantRouter())
     assert copy.get_params()["nearest__n_neighbors"] == 9
     assert isinstance(copy.estimators[0][1], ConstantRouter)
     assert MEMBERS[1][1].n_neighbors == 5
-    assert StackRouter().set_params(cv=3).cv == 3
+    assert BlendRouter().set_params(cv=3).cv == 3
 
 
 def test_fitting_leaves_the_given_members_unfitted():
-    StackRouter(MEMBERS).fit(*problem())
+    BlendRouter(MEMBERS).fit(*problem())
     assert not hasattr(MEMBERS[0][1], "policy_")
 
 
 def test_folds_are_clipped_to_the_rows():
     X, costs = problem(n=4)
-    assert StackRouter(MEMBERS, cv=10).fit(X, costs).predict(X).shape == (4,)
+    assert BlendRouter(MEMBERS, cv=10).fit(X, costs).predict(X).shape == (4,)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_folds_are_clipped_to_the_rows():
 )
 def test_refuses_bad_options_and_two_rows(options, n, message):
     with pytest.raises(InvalidInputError, match=message):
-        StackRouter(**options).fit(*problem(n))
+        BlendRouter(**options).fit(*problem(n))
 
 
 def test_a_final_estimator_takes_no_known_costs():
     X, costs = problem(60)
-    stack = StackRouter(final_estimator=CostRegressionRouter())
+    stack = BlendRouter(final_estimator=RidgeRouter())
     with pytest.raises(InvalidInputError, match="known_costs is for a blend") as caught:
         stack.fit(X, costs, known_costs={"linear": costs})
     assert caught.value.parameter == "known_costs"
@@ -180,7 +180,7 @@ def test_an_expert_asked_too_rarely_for_the_folds_is_named():
     X, costs = problem()
     costs[1:, 2] = np.nan
     with pytest.raises(InvalidInputError, match="expert 2 is not"):
-        StackRouter(MEMBERS).fit(X, costs)
+        BlendRouter(MEMBERS).fit(X, costs)
 
 
 def test_an_expert_asked_about_easy_rows_alone_is_not_taken_for_the_best():
@@ -192,8 +192,8 @@ def test_an_expert_asked_about_easy_rows_alone_is_not_taken_for_the_best():
     costs = hardness[:, None] + [0.0, 0.1] + 0.01 * rng.random((300, 2))
     costs[~easy, 1] = np.nan
     assert np.nanmean(costs, axis=0).argmin() == 1
-    members = [("regression", CostRegressionRouter(alpha=1.0)), ("tdef", LinearRouter(loss="tdef"))]
-    router = StackRouter(members, random_state=0).fit(X, costs)
+    members = [("ridge", RidgeRouter(alpha=1.0)), ("tdef", LinearRouter(loss="tdef"))]
+    router = BlendRouter(members, random_state=0).fit(X, costs)
     assert (router.predict(X) == 0).all()
     assert (router.held_out_ == 0).all()
 
@@ -240,4 +240,4 @@ def test_members_do_not_warn_about_experts_that_are_never_cheapest():
     members = [("linear", LinearRouter(loss="ce")), ("knn", KNNRouter(5))]
     with warnings.catch_warnings():
         warnings.simplefilter("error", DegenerateDataWarning)
-        StackRouter(members, cv=3, final_estimator=LinearRouter(alpha=0.1)).fit(X, costs)
+        BlendRouter(members, cv=3, final_estimator=LinearRouter(alpha=0.1)).fit(X, costs)

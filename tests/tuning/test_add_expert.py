@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
 from mild.policies.adding import mixture_weights
 from mild.routers.search import RouterCV
@@ -35,10 +35,10 @@ def labels(table, count=100, seed=0):
 
 
 ROUTERS = {
-    "regression": {"router": "regression", "alpha": 100.0},
+    "ridge": {"router": "ridge", "alpha": 100.0},
     "knn": {"router": "knn", "n_neighbors": 40},
     "priced": {"router": "priced", "alpha": 0.1},
-    "ridge": {"router": "priced", "error_head": "ridge"},
+    "priced ridge": {"router": "priced", "error_head": "ridge"},
     "constant": {"router": "constant"},
 }
 
@@ -46,7 +46,7 @@ ROUTERS = {
 @pytest.fixture(scope="module")
 def regression(known):
     """A router by regression, fitted on the known experts."""
-    return mild.fit(known, **ROUTERS["regression"])
+    return mild.fit(known, **ROUTERS["ridge"])
 
 
 @pytest.fixture(scope="module", params=ROUTERS)
@@ -112,7 +112,7 @@ def test_it_is_saved_with_all_that_is_known(router, table, known, tmp_path):
 def test_labels_bring_gain_and_are_better_than_none(table, known):
     """The third expert is much better on some queries: its routing pays, and few labels show it."""
     train, test = table.split(random_state=1)
-    before = mild.fit(train.with_experts(known.expert_names), **ROUTERS["regression"])
+    before = mild.fit(train.with_experts(known.expert_names), **ROUTERS["ridge"])
     added = add_expert(before, labels(train, 150), known=train)
     scores, _, _ = test.outcomes_of(added.router.expert_names)
     costs = 1 - scores
@@ -201,7 +201,7 @@ def test_prices_of_the_new_expert_count(table, known):
 
 @pytest.mark.parametrize("goal", [{"price_weight": 50}, {"keep_quality": 0.9}])
 def test_tuned_routers_take_an_expert_and_two(table, known, goal):
-    search = RouterCV(families=["regression", "knn", "stack"], alphas=[0.01], cv=3)
+    search = RouterCV(families=["ridge", "knn", "stack"], alphas=[0.01], cv=3)
     found = mild.tune(known, search=search, **goal)
     router = found.router
     added = add_expert(router, labels(table), known=known)
@@ -231,7 +231,7 @@ def test_outcomes_of_known_experts_are_used(table, known, regression):
 
 def test_fixed_costs_count_and_those_of_removed_experts_do_not(table, known):
     first, second = known.expert_names
-    router = mild.fit(known, **ROUTERS["regression"], beta={first: 0.1, second: 0.2})
+    router = mild.fit(known, **ROUTERS["ridge"], beta={first: 0.1, second: 0.2})
     dear, free = (add_expert(router, labels(table), known=known, beta=b) for b in (0.5, 0.0))
     assert dear.cost[0] == pytest.approx(free.cost[0] + 0.5, abs=0.02)
     assert dear.router.info.cost.beta == {first: 0.1, second: 0.2, NEW: 0.5}
@@ -265,7 +265,7 @@ def test_a_cascade_and_numbers_are_refused(table):
     from mild.policies.cascade import AgreementTable
 
     numbers = mild.Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
-    text = mild.fit(table, **ROUTERS["regression"])
+    text = mild.fit(table, **ROUTERS["ridge"])
     codes, scores = np.array([[0, 0, 0], [0, 1, 1]]), np.array([[1.0, 1, 1], [0, 0, 1]])
     agreement = AgreementTable.of_rows(codes, scores, np.ones(2))
     cascade = CascadePolicy("number", [[0, 1], [2]], 0.9, agreement, text.policy)

@@ -9,7 +9,7 @@ import pytest
 import mild
 from cascade_cases import cascade_router
 from mild.artifact.info import CostInfo, TargetInfo
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import InvalidInputError
 from mild.policies import MixPolicy
 from mild.policies.mix import tradeoff_of

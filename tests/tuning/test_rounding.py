@@ -22,7 +22,7 @@ from numpy.testing import assert_array_equal
 import mild
 from answer_table_cases import answer_columns
 from mild.core.rounding import ESTIMATE_TOLERANCE
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.features import HashingFeatures
 from mild.policies.mix import cascades_of
 from mild.routers.search import RouterCV
@@ -38,7 +38,7 @@ OBJECTIVES = {
     "certain": {"max_quality_loss": 0.05, "target_probability": 0.8},
     "guarantee": {"max_quality_loss": 0.1, "guarantee": 0.8},
     "clusters": {"price_weight": 20.0, "search": RouterCV(families=["clusters"])},
-    "costs": {"price_weight": 5.0, "search": RouterCV(families=["regression", "knn", "clusters"])},
+    "costs": {"price_weight": 5.0, "search": RouterCV(families=["ridge", "knn", "clusters"])},
 }
 
 
@@ -150,7 +150,7 @@ def test_a_search_on_arrays_finds_the_same_router(dtype):
     train, _ = TABLES["no common words"].split(random_state=0)
     X = HashingFeatures().fit(train.queries).vectorize(train.queries).astype(dtype)
     costs = 1 - train.scores + 20 * train.prices
-    families = ["linear", "regression", "knn", "clusters"]
+    families = ["linear", "ridge", "knn", "clusters"]
     expected = RouterCV(families=families).fit(X, costs)
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -165,7 +165,7 @@ def test_a_search_on_arrays_finds_the_same_router(dtype):
 @pytest.mark.parametrize("objective", [{"price_weight": 5.0}, {"keep_quality": 0.98}])
 def test_a_cascade_has_the_same_steps_and_thresholds(objective, perturb):
     table = mild.read_outcomes(pa.table(answer_columns(200)))
-    options = {"cascade": 3, "search": RouterCV(families="regression"), **objective}
+    options = {"cascade": 3, "search": RouterCV(families="ridge"), **objective}
     expected = mild.tune(table, **options)
     assert expected.uses_cascade
     cascades = cascades_of(expected.router.policy)
@@ -207,7 +207,7 @@ KERNELS = {"x86_64": ("Prescott", "Nehalem"), "aarch64": ("ARMV8", "CORTEXA57")}
 TUNE = """
 import json, sys
 import mild
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 train, test = load_outcomes().split(random_state=0)
 results = {}
 for name, objective in json.loads(sys.argv[1]).items():

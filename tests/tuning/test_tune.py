@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mild
 from mild.data import OutcomeTable
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, OutputExistsError
 from mild.features import EncoderFeatures, HashingFeatures
 from mild.routers.cost_models import KNNRouter
@@ -135,7 +135,7 @@ def test_rows_without_any_price_are_left_out_where_one_is_needed(parts, options)
 
 def test_every_function_leaves_out_rows_without_any_price(parts):
     table = with_holes(parts[0].take(np.arange(240)), "prices")
-    for kind in ("linear", "priced", "knn", "regression", "constant"):
+    for kind in ("linear", "priced", "knn", "ridge", "constant"):
         with pytest.warns(DegenerateDataWarning, match="2 rows without any price"):
             router = mild.fit(table, kind, price_weight=50)
         assert router.info.table.rows == 238
@@ -266,7 +266,7 @@ def test_one_router_is_fitted_by_name_or_as_an_object(parts):
     by_name = mild.fit(train, "knn", n_neighbors=7)
     as_object = mild.fit(train, KNNRouter(n_neighbors=7))
     assert by_name.route(test.queries[:50]) == as_object.route(test.queries[:50])
-    tdef = mild.fit(train, loss="tdef", text=HashingFeatures(dimensions=8))
+    tdef = mild.fit(train, loss="tdef", text=HashingFeatures(n_components=8))
     assert tdef.n_features == 17
     assert tdef.info.estimator.params["loss"] == "tdef"
     with pytest.raises(InvalidInputError) as error:
@@ -278,7 +278,9 @@ def test_one_router_is_fitted_by_name_or_as_an_object(parts):
 
 def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
     train, test = parts
-    pipeline = make_pipeline(HashingFeatures(dimensions=16), StandardScaler(), mild.RouterCV(cv=3))
+    pipeline = make_pipeline(
+        HashingFeatures(n_components=16), StandardScaler(), mild.RouterCV(cv=3)
+    )
     costs = pd.DataFrame(train.costs(price_weight=50), columns=list(train.expert_names))
     pipeline.fit(train.queries, costs)
     folder = mild.save(pipeline, tmp_path / "r", table=train, price_weight=50)
@@ -300,7 +302,7 @@ def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
 def test_a_table_that_does_not_fit_the_router_is_refused(parts, tmp_path):
     train, _ = parts
     two = train.with_experts(["smollm2", "rules"])
-    pipeline = make_pipeline(HashingFeatures(dimensions=16), mild.LinearRouter())
+    pipeline = make_pipeline(HashingFeatures(n_components=16), mild.LinearRouter())
     pipeline.fit(two.queries, two.costs())
     with pytest.raises(InvalidInputError, match="2 experts"):
         mild.save(pipeline, tmp_path / "r", table=train)
@@ -322,7 +324,7 @@ def test_by_default_every_kind_of_router_is_tried():
         search=mild.RouterCV(cv=3, alphas=[0.01], margin_factors=[1.0]),
     )
     tried = {row["family"] for row in found.rows}
-    assert {"linear", "regression", "knn", "stack"} <= tried
+    assert {"linear", "ridge", "knn", "stack"} <= tried
 
 
 def test_the_search_says_what_is_tried_and_is_left_as_it_was(parts):
@@ -366,7 +368,7 @@ def test_groups_times_and_equal_queries_count_as_what_they_are():
 
 
 @pytest.mark.parametrize("options", [{}, {"price_weight": 0.1}, {"max_dollars": 1.0}])
-@pytest.mark.parametrize("family", ["regression", "knn"])
+@pytest.mark.parametrize("family", ["ridge", "knn"])
 def test_a_tuned_router_explains_its_choices_and_takes_other_prices(family, options):
     table = table_of(make_columns(160, noise=0.05, prices=True))
     router = mild.tune(table, search=mild.RouterCV(families=family, cv=2), **options).router
@@ -420,7 +422,7 @@ def test_a_router_that_learns_prices_needs_a_table_of_outcomes():
 
 def test_routers_and_features_that_are_given_stay_as_they_are():
     table = load_outcomes().take(np.arange(100))
-    router, features = mild.LinearRouter(), HashingFeatures(dimensions=8)
+    router, features = mild.LinearRouter(), HashingFeatures(n_components=8)
     assert mild.fit(table, router, text=features).n_features == 17
     assert not hasattr(router, "policy_")
     assert not hasattr(features, "n_features_")

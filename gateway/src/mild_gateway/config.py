@@ -438,7 +438,7 @@ def read_settings(
     config = _open(path)
     data: dict[str, Any] = dict(config.content)
     for key in data.keys() & Settings.internal:
-        config.add_unknown((key,))
+        config.add((key,), "is unknown")
     experts = _experts(config, data.pop("experts", {}), environment)
     _check_tls_pair(config)
     store = _store_location(config, environment)
@@ -488,8 +488,7 @@ def _open(path: str | os.PathLike[str]) -> ConfigFile:
     if file.suffix.lower() in (".yaml", ".yml"):
         raise DataFileError(
             f"{file}: the configuration must be a TOML file. Make one of LiteLLM's: "
-            f"mild import-litellm {file} > mild.toml",
-            code="removed",
+            f"mild import-litellm {file} > mild.toml"
         )
     return read_toml(file)
 

@@ -310,7 +310,7 @@ def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
     if router.novelty is None:
         yield _error(
             "routing.on_novel needs a router that records how far requests are from its training data; "
-            "fit it again with this version of mild."
+            "fit it with `mild tune` or `mild fit`."
         )
 
 

@@ -98,9 +98,3 @@ def test_learn_passes_its_options_on(mild, learning, folder):
 def test_learn_reads_the_ledger_of_the_configuration_here(mild, learning, folder):
     assert mild("learn", folder, "--json").code == 0
     assert learning.calls[0][0] == (folder, "mild.toml")
-
-
-def test_learn_has_no_port_any_more(mild, learning, folder):
-    done = mild("learn", folder, "--port", "7070")
-    assert done.code == 1
-    assert "--port was removed in mild 0.10. A running gateway takes over" in done.err

@@ -9,7 +9,7 @@ import pytest
 from ledger_cases import record, write_all
 from mild.artifact import load, save
 from mild.features import HashingFeatures
-from mild.routers import CostRegressionRouter
+from mild.routers import RidgeRouter
 from replay_cases import DOLLARS, KINDS, NAMES, make_log, texts_of, write_log
 
 
@@ -26,9 +26,9 @@ def saved(tmp_path_factory):
     rng = np.random.default_rng(0)
     kinds = KINDS * 50
     texts = texts_of(kinds, rng)
-    features = HashingFeatures(dimensions=16).fit(texts)
+    features = HashingFeatures(n_components=16).fit(texts)
     costs = np.array([DOLLARS[kind] for kind in kinds])
-    router = CostRegressionRouter().fit(features.transform(texts), costs)
+    router = RidgeRouter().fit(features.transform(texts), costs)
     save(router, folder / "router", expert_names=NAMES, text=features)
     records, errors = make_log(1500)
     write_log(folder / "l.db", records)

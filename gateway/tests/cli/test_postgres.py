@@ -133,7 +133,7 @@ def newer(postgres):
         (lambda p: p.server.url("nowhere"), 'database "nowhere" does not exist'),
         (lambda p: p.url + "?sslmod=off", "unknown option 'sslmod'"),
         (lambda p: p.url.replace("postgresql", "postgersql"), "begin with postgresql://"),
-        (newer, "it was written by a newer version of mild (schema 9999"),
+        (newer, "it was written by another version of mild (schema 9999"),
     ],
     ids=["unreachable", "password", "database", "option", "typo", "newer"],
 )

@@ -96,12 +96,6 @@ def test_the_request_is_what_is_sent_and_no_secret_is_in_it(tmp_path):
         ('model = "tiny"', "", "line 2: experts.small must have a model"),
         ('model = "tiny"', "model = 1", "line 4: experts.small.model must be text in quotes"),
         (
-            'model = "rules"',
-            'command = "python rules.py"',
-            "line 20: command was removed in mild 0.10. Serve the program behind",
-        ),
-        ('model = "rules"', 'model = "rules"\nsamples = 2', "line 21: samples was removed"),
-        (
             'base_url = "http://127.0.0.1:8133/v1"',
             "",
             "line 18: experts.rules must have an address",

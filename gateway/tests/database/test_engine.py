@@ -91,7 +91,7 @@ def test_processes_that_come_at_once_create_the_tables_once(store_place):
     assert inspect_database(store_place) == SCHEMA
 
 
-def test_a_newer_schema_is_refused_and_left_alone(store_place, database):
+def test_another_schema_is_refused_and_left_alone(store_place, database):
     with database.transaction() as connection:
         connection.execute(schema_module.schema_number.update().values(number=9999))
     for open_it in (
@@ -124,18 +124,6 @@ def test_a_schema_of_something_else_is_refused_and_left_alone(postgres):
     with pytest.raises(DataFileError, match="its schema mild belongs to another program"):
         open_database(postgres.address)
     assert postgres.query("SELECT relname FROM pg_class WHERE relname = 'mine'") == [("mine",)]
-
-
-@pytest.mark.parametrize("table", ["schema_version", "alembic_version"])
-@pytest.mark.parametrize("reading", [True, False])
-def test_a_database_of_mild_0_9_or_earlier_is_refused(postgres, table, reading):
-    postgres.query(f"CREATE SCHEMA mild; CREATE TABLE mild.{table} (version TEXT)")
-    postgres.query("CREATE TABLE mild.decisions (id BIGINT)")
-    with pytest.raises(DataFileError, match=r"written by mild 0\.9 or earlier") as caught:
-        open_database(postgres.address, reading=reading)
-    assert caught.value.code == "old_store"
-    tables = postgres.query("SELECT tablename FROM pg_tables WHERE schemaname = 'mild'")
-    assert {name for (name,) in tables} == {table, "decisions"}
 
 
 def test_a_role_that_may_not_make_schemas_can_use_one_that_was_made_for_it(postgres):
@@ -336,23 +324,6 @@ def test_what_is_committed_outlives_a_killed_process(tmp_path):
         (
             lambda file: change(file, "PRAGMA application_id = 7", "CREATE TABLE a (b)"),
             "belongs to another program",
-        ),
-        (
-            lambda file: change(
-                file,
-                "CREATE TABLE keys (name)",
-                f"PRAGMA application_id = {0x6D696C64}",
-                "PRAGMA user_version = 2",
-            ),
-            r"written by mild 0\.9 or earlier, and 0\.10 begins a new store",
-        ),
-        (
-            lambda file: change(
-                file,
-                "CREATE TABLE alembic_version (version_num TEXT)",
-                f"PRAGMA application_id = {0x6D696C32}",
-            ),
-            "add the keys again with `mild keys add`, and export the old ledger with mild 0.9",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from fake_upstream import FakeUpstream
 from gateway_cases import ask, chat, events, said
 from mild.artifact import load
-from mild.data.datasets import load_outcomes
+from mild.datasets import load_outcomes
 from mild_gateway.demo import demo_router
 from mild_gateway.demo.answers import STAND_INS
 from mild_gateway.demo.cascade import RIGHT_ANSWERS, STEPS

@@ -157,7 +157,7 @@ def test_without_feedback_a_score_says_who_answered_and_it_is_said(log, tmp_path
 def test_an_export_is_tuned(log, tmp_path):
     export(log[0], tmp_path / "log.jsonl", feedback=log[3])
     # One expert per row: a loss that compares experts within a row would learn nothing.
-    search = mild.RouterCV(families="regression", cv=2)
+    search = mild.RouterCV(families="ridge", cv=2)
     with pytest.warns(DegenerateDataWarning):
         found = mild.tune(tmp_path / "log.jsonl", price_weight=10, search=search)
     assert set(found.router.expert_names) == set(NAMES)

@@ -166,10 +166,10 @@ def test_old_rows_go_by_days_and_by_bytes(postgres, store):
     assert len(left) > 300
 
 
-def test_a_newer_schema_is_refused_by_who_writes_and_who_reads(postgres):
+def test_another_schema_is_refused_by_who_writes_and_who_reads(postgres):
     write_all(postgres.address, [record()])
     postgres.query("UPDATE mild_schema SET number = 9999")
-    said = "written by a newer version of mild"
+    said = "written by another version of mild"
     with pytest.raises(DataFileError, match=said):
         LedgerWriter(Keep(postgres.address), EXPERTS).start()
     with pytest.raises(DataFileError, match=said):

@@ -4,8 +4,6 @@ Saving works for every fitted router. Loading gives a :class:`Router`, which dec
 NumPy only: neither scikit-learn nor scipy nor torch is imported.
 """
 
-from typing import NoReturn
-
 from mild.artifact.expert_names import match_expert
 from mild.artifact.explanation import Explanation
 from mild.artifact.facts import mix_words
@@ -23,7 +21,6 @@ from mild.artifact.versions import (
     write_version,
 )
 from mild.artifact.writing import save
-from mild.errors import missing_name
 
 __all__ = [
     "Explanation",
@@ -45,7 +42,3 @@ __all__ = [
     "serve_version",
     "write_version",
 ]
-
-
-def __getattr__(name: str) -> NoReturn:
-    raise missing_name("mild.artifact", name)

@@ -32,7 +32,7 @@ from mild.artifact.schemas import (
     split,
 )
 from mild.artifact.versions import find_version
-from mild.errors import ArtifactError, DataFileError, InvalidInputError
+from mild.errors import DataFileError, InvalidInputError, RouterFileError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
 
@@ -67,10 +67,9 @@ def read_router(
         router = _read(version_folder, router_class)
     except OSError as error:
         reason = error.strerror or error
-        raise ArtifactError(f"cannot load a router from {path}: {reason}.") from error
-    except ArtifactError as error:
-        message = f"cannot load a router from {path}: {error}"
-        raise ArtifactError(message, code=error.code) from error
+        raise RouterFileError(f"cannot load a router from {path}: {reason}.") from error
+    except RouterFileError as error:
+        raise RouterFileError(f"cannot load a router from {path}: {error}") from error
     router.info = replace(router.info, version=number)
     return router
 
@@ -119,10 +118,10 @@ def _read(folder: Path, router_class: type[RouterType]) -> RouterType:
 def _check_folder(folder: Path) -> None:
     """Refuse what is not a folder with the two files, and any pickle in it."""
     if not folder.exists():
-        raise ArtifactError("there is no such folder.")
+        raise RouterFileError("there is no such folder.")
     if not folder.is_dir():
         _refuse_pickle(folder)
-        raise ArtifactError(
+        raise RouterFileError(
             f"it must be a folder with {MANIFEST_FILE} and {TENSORS_FILE}; got a file."
         )
     for entry in sorted(folder.iterdir()):
@@ -137,13 +136,13 @@ def _read_manifest_file(folder: Path) -> dict[str, Any]:
     file = folder / MANIFEST_FILE
     size = file.stat().st_size
     if size > MAX_MANIFEST_BYTES:
-        raise ArtifactError(
+        raise RouterFileError(
             f"{MANIFEST_FILE} must have at most {MAX_MANIFEST_BYTES:,} bytes; got {size:,}."
         )
     try:
         return read_manifest(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise ArtifactError(f"{MANIFEST_FILE} is not UTF-8 text, so it is not JSON.") from error
+        raise RouterFileError(f"{MANIFEST_FILE} is not UTF-8 text, so it is not JSON.") from error
 
 
 def _read_text_features(
@@ -160,7 +159,7 @@ def _read_text_features(
     try:
         features = FEATURES[kind].from_state(settings, tensors)
     except DataFileError as error:
-        raise ArtifactError(str(error)) from error
+        raise RouterFileError(str(error)) from error
     features.take_files(files)
     return features
 
@@ -168,7 +167,7 @@ def _read_text_features(
 def _check_present(file: Path) -> None:
     """Refuse a folder in which a file is missing."""
     if not file.is_file():
-        raise ArtifactError(f"{file.name} is missing.")
+        raise RouterFileError(f"{file.name} is missing.")
 
 
 def _read_checked(file: Path, sha256: str) -> bytes:
@@ -176,7 +175,7 @@ def _read_checked(file: Path, sha256: str) -> bytes:
     _check_size(file.name, file.stat())
     content = file.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise ArtifactError(
+        raise RouterFileError(
             f"{file.name} does not match the checksum in {MANIFEST_FILE}: one of them was changed or "
             f"cut off."
         )
@@ -190,15 +189,15 @@ def _check_size(name: str, status: os.stat_result) -> None:
         return
     # Blocks of 512 bytes; systems that do not count them have no such field.
     if getattr(status, "st_blocks", size) * 512 < size // 2:
-        raise ArtifactError(f"{name} has {size:,} bytes, of which most were never written.")
+        raise RouterFileError(f"{name} has {size:,} bytes, of which most were never written.")
     if hasattr(os, "sysconf") and size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
-        raise ArtifactError(f"{name} has {size:,} bytes, more than the memory of this machine.")
+        raise RouterFileError(f"{name} has {size:,} bytes, more than the memory of this machine.")
 
 
 def _refuse_pickle(file: Path) -> None:
     """Refuse a pickle, whatever its name is."""
     if file.suffix.lower() in PICKLE_SUFFIXES or _looks_pickled(file):
-        raise ArtifactError(
+        raise RouterFileError(
             f"{file.name} is a pickle, which could run any code, and is never loaded. Remove it if "
             f"you trust the rest, or save the router again with mild.save."
         )
@@ -226,18 +225,18 @@ def _tensors(
     try:
         entries = _unpack(content)
     except SafetensorError as error:
-        raise ArtifactError(f"{TENSORS_FILE} is not a safetensors file ({error}).") from error
+        raise RouterFileError(f"{TENSORS_FILE} is not a safetensors file ({error}).") from error
     tensors = {}
     for name, entry in entries:
         tensors[name] = _tensor(name, entry, _allowed_dtypes(name, has_text))
     for name in sorted(set(listed_tensors) - set(tensors)):
-        raise ArtifactError(f"tensor {name!r} is listed in {MANIFEST_FILE} but missing.")
+        raise RouterFileError(f"tensor {name!r} is listed in {MANIFEST_FILE} but missing.")
     for name, array in sorted(tensors.items()):
         if name not in listed_tensors:
-            raise ArtifactError(f"tensor {name!r} is not listed in {MANIFEST_FILE}.")
+            raise RouterFileError(f"tensor {name!r} is not listed in {MANIFEST_FILE}.")
         description = described_tensor(array)
         if listed_tensors[name] != description:
-            raise ArtifactError(
+            raise RouterFileError(
                 f"tensor {name!r} must be {listed_tensors[name]} as {MANIFEST_FILE} says; got "
                 f"{description}."
             )
@@ -259,11 +258,11 @@ def _tensor(name: str, entry: Mapping[str, Any], dtypes: Mapping[str, str]) -> N
         allowed = f"one of {', '.join(dtypes)}"
         if dtypes is DTYPES:
             allowed = "float32 or float64"
-        raise ArtifactError(f"tensor {name!r} must be {allowed}; got {entry['dtype']}.")
+        raise RouterFileError(f"tensor {name!r} must be {allowed}; got {entry['dtype']}.")
     array = np.frombuffer(entry["data"], dtype=dtypes[entry["dtype"]])
     try:
         return array.reshape(entry["shape"])
     except ValueError as error:
-        raise ArtifactError(
+        raise RouterFileError(
             f"tensor {name!r} must have a shape that an array can have; got {entry['shape']}."
         ) from error

@@ -25,7 +25,6 @@ from mild.artifact.manifest import (
     TENSORS_FILE,
     manifest_json,
     names_problem,
-    refuse_old_folder,
 )
 from mild.artifact.parts import RouterParts
 from mild.artifact.schemas import (
@@ -40,7 +39,7 @@ from mild.artifact.schemas import (
     with_prefix,
 )
 from mild.artifact.versions import VERSION_FILES, VERSIONS_FOLDER, adding_version
-from mild.errors import ArtifactError, InvalidInputError, OutputExistsError, count_noun
+from mild.errors import InvalidInputError, OutputExistsError, RouterFileError, count_noun
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
 
@@ -78,7 +77,7 @@ def write_folder(
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             raise OutputExistsError(f"{target} exists: it appeared during saving.") from error
-        raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
+        raise RouterFileError(f"cannot write to {target}: {error.strerror or error}.") from error
     return target
 
 
@@ -144,11 +143,6 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         raise OutputExistsError(
             f"{target} exists; choose another folder, or replace it with overwrite=True."
         )
-    try:
-        refuse_old_folder(target, "choose another folder")
-    except ArtifactError as error:
-        message = f"cannot write to {target}, where a router is: {error}"
-        raise ArtifactError(message, code=error.code) from error
     foreign_names = sorted(names - _names_of_mild(target))
     if foreign_names:
         raise OutputExistsError(
@@ -166,7 +160,7 @@ def _names_in(target: Path) -> set[str]:
     try:
         return {entry.name for entry in target.iterdir()}
     except OSError as error:
-        raise ArtifactError(f"cannot write to {target}: {error.strerror or error}.") from error
+        raise RouterFileError(f"cannot write to {target}: {error.strerror or error}.") from error
 
 
 def _names_of_mild(target: Path) -> set[str]:
@@ -190,7 +184,7 @@ def _check_writable(target: Path) -> None:
         name = "router"
     problem = writing_problem(parent, name)
     if problem is not None:
-        raise ArtifactError(f"cannot write to {target}: {problem}.")
+        raise RouterFileError(f"cannot write to {target}: {problem}.")
 
 
 def _check_names(parameter: str, names: list[str], count: int) -> None:
@@ -207,8 +201,8 @@ def _policy_state(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any
     sizes = {"n_features": policy.n_features, "n_experts": policy.n_experts}
     try:
         check_policy(policy.kind, settings, tensors, sizes)
-    except ArtifactError as error:
-        raise ArtifactError(f"this router cannot be saved: {error}") from error
+    except RouterFileError as error:
+        raise RouterFileError(f"this router cannot be saved: {error}") from error
     return settings, tensors
 
 
@@ -236,8 +230,8 @@ def _text_state(
     tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
         check_text(text.kind, settings, tensors, n_features)
-    except ArtifactError as error:
-        raise ArtifactError(f"these {text.kind} features cannot be saved: {error}") from error
+    except RouterFileError as error:
+        raise RouterFileError(f"these {text.kind} features cannot be saved: {error}") from error
     return {"kind": text.kind, "settings": settings}, with_prefix(tensors, TEXT_PREFIX)
 
 

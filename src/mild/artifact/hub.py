@@ -15,7 +15,7 @@ from mild._version import __version__
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE
 from mild.artifact.versions import VERSIONS_FILE, VERSIONS_FOLDER
 from mild.core.arrays import invalid
-from mild.errors import ArtifactError, MildError, MissingExtraError, install_hint
+from mild.errors import MildError, MissingExtraError, RouterFileError, install_hint
 from mild.features import FEATURES
 
 # ``owner/name``; a name without an owner is a folder when it is loaded.
@@ -57,7 +57,7 @@ def find_folder(
         problem = (
             f"{source!r} is neither a folder here nor the name of a repository, such as owner/name."
         )
-        raise ArtifactError(problem)
+        raise RouterFileError(problem)
     hub = _import_hub(f"{source!r} is not a folder here, and a repository")
     with _translating_errors(hub, f"cannot load a router from the repository {source!r}", revision):
         folder = hub.snapshot_download(
@@ -73,7 +73,7 @@ def find_folder(
     download = Path(folder)
     if not (download / MANIFEST_FILE).is_file():
         problem = f"the repository {source!r} must hold a router; it has no {MANIFEST_FILE}."
-        raise ArtifactError(problem, code="not_a_router")
+        raise RouterFileError(problem, code="not_a_router")
     return download
 
 
@@ -173,23 +173,23 @@ def _translated(
         return invalid("repo_id", f"must be the name of a repository; {reason}.")
     if isinstance(error, hub_errors.GatedRepoError):
         problem = f"access to it must be asked for. {log_in}"
-        return ArtifactError(f"{failure}: {problem}", code="hub_refused")
+        return RouterFileError(f"{failure}: {problem}", code="hub_refused")
     if isinstance(error, hub_errors.RepositoryNotFoundError):
         problem = f"there is none, or it is private. {log_in}"
-        return ArtifactError(f"{failure}: {problem}", code="repository_not_found")
+        return RouterFileError(f"{failure}: {problem}", code="repository_not_found")
     if isinstance(error, hub_errors.RevisionNotFoundError):
         problem = f"it has no revision {revision or 'main'!r}."
-        return ArtifactError(f"{failure}: {problem}", code="revision_not_found")
+        return RouterFileError(f"{failure}: {problem}", code="revision_not_found")
     if status in (401, 403) or isinstance(error, hub_errors.LocalTokenNotFoundError):
         problem = f"the Hub refused it ({reason}). {log_in}"
-        return ArtifactError(f"{failure}: {problem}", code="hub_refused")
+        return RouterFileError(f"{failure}: {problem}", code="hub_refused")
     if status is not None:
         problem = f"the Hub answered with status {status} ({reason})."
-        return ArtifactError(f"{failure}: {problem}", code="hub_failed")
+        return RouterFileError(f"{failure}: {problem}", code="hub_failed")
     if any(_is_of_connection(cause, hub_errors) for cause in causes):
         problem = f"the Hub cannot be reached ({reason})."
-        return ArtifactError(f"{failure}: {problem}", code="hub_unreachable")
-    return ArtifactError(f"{failure}: {reason}.", code="hub_failed")
+        return RouterFileError(f"{failure}: {problem}", code="hub_unreachable")
+    return RouterFileError(f"{failure}: {reason}.", code="hub_failed")
 
 
 def _chain_of(error: BaseException) -> list[BaseException]:

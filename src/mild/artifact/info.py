@@ -236,15 +236,12 @@ class RouterInfo:
         if manifest["data"] is not None:
             data = DataInfo.from_dict(manifest["data"])
         content = json.dumps(dict(manifest), sort_keys=True, default=str)
-        kind = manifest["kind"]
-        if kind == "ordered":  # which only orders the experts of the policy inside
-            kind = manifest["settings"]["parts"][0]["kind"]
         return replace(
             cls.from_notes(manifest[_NOTES_KEY]),
             data=data,
             estimator=EstimatorInfo.from_dict(manifest["estimator"]),
             fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
-            kind=kind,
+            kind=manifest["kind"],
             mild_version=manifest["mild_version"],
             created=manifest["created"],
             schema_version=manifest["schema_version"],

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mild.artifact.rules import Rule, check_values, digest, json_object, rule, text
-from mild.errors import ArtifactError, count_noun
+from mild.errors import RouterFileError, count_noun
 
 FORMAT = "mild-router"
-# The one schema that is written and read: that of mild 0.10. Schemas 1 and 2 were those of 0.1 to 0.9.
+# The one schema that is written and read.
 SCHEMA_VERSION = 3
-# What to do about a router of an earlier version.
-TRAIN_AGAIN = "train it again with `mild tune` or `mild fit`, or use mild 0.9"
 MANIFEST_FILE = "router.json"
 TENSORS_FILE = "tensors.safetensors"
 
@@ -58,22 +55,19 @@ def read_manifest(content: str) -> dict[str, Any]:
     """Read and check the text of ``router.json``; settings are checked with the tensors."""
     fields = _parse(content)
     if fields.get("format") != FORMAT:
-        raise ArtifactError(
+        raise RouterFileError(
             f"format in {MANIFEST_FILE} must be {FORMAT!r}; got {fields.get('format')!r}."
         )
-    refuse_old_router(fields)
     version = fields.pop("schema_version", None)
-    rules = {"schema_version": is_count}
-    check_values(f"%s in {MANIFEST_FILE}", {"schema_version": version}, rules, {})
-    if version > SCHEMA_VERSION:
-        raise ArtifactError(
-            f"written by a newer mild: schema {version}, this one reads {SCHEMA_VERSION}; upgrade with "
-            f"pip install --upgrade mild-learn."
+    if version != SCHEMA_VERSION:
+        raise RouterFileError(
+            f"schema_version in {MANIFEST_FILE} must be {SCHEMA_VERSION}; got {version!r}. Load it with "
+            "the version of mild that wrote it."
         )
     for name in sorted(KEYS - set(fields)):
-        raise ArtifactError(f"{MANIFEST_FILE} must have the key {name!r}; it is missing.")
+        raise RouterFileError(f"{MANIFEST_FILE} must have the key {name!r}; it is missing.")
     for name in sorted(set(fields) - KEYS):
-        raise ArtifactError(f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {version}.")
+        raise RouterFileError(f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {version}.")
     _check(fields)
     for name in ("data", "text"):
         if fields[name]:
@@ -82,27 +76,6 @@ def read_manifest(content: str) -> dict[str, Any]:
     if fields["feature_names"] is not None:
         _check_names("feature_names", fields["feature_names"], fields["n_features"])
     return {"format": FORMAT, "schema_version": version, **fields}
-
-
-def refuse_old_router(fields: Mapping[str, Any], remedy: str = TRAIN_AGAIN) -> None:
-    """Refuse the content of a ``router.json`` of mild 0.1 to 0.9."""
-    version = fields.get("schema_version")
-    if type(version) is int and 1 <= version < SCHEMA_VERSION:
-        raise ArtifactError(
-            f"it was written by mild {fields.get('mild_version')}, and this version reads routers of mild "
-            f"0.10 only; {remedy}.",
-            code="old_router",
-        )
-
-
-def refuse_old_folder(folder: Path, remedy: str = TRAIN_AGAIN) -> None:
-    """Refuse the folder of a router of mild 0.1 to 0.9; a damaged or missing router is no matter here."""
-    try:
-        fields = _parse((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ArtifactError):
-        return
-    if fields.get("format") == FORMAT:
-        refuse_old_router(fields, remedy)
 
 
 def _check(values: Mapping[str, Any]) -> None:
@@ -115,7 +88,7 @@ def _check_names(key: str, names: object, count: int) -> None:
     """Refuse a list of names that is not ``count`` different texts."""
     problem = names_problem(key, names, count)
     if problem is not None:
-        raise ArtifactError(problem)
+        raise RouterFileError(problem)
 
 
 def names_problem(key: str, names: object, count: int) -> str | None:
@@ -134,29 +107,29 @@ def names_problem(key: str, names: object, count: int) -> str | None:
 
 def _refuse_constant(constant: str) -> Any:
     """Refuse NaN and infinities, which Python's JSON reader would take."""
-    raise ArtifactError(f"{MANIFEST_FILE} must hold finite numbers; got {constant}.")
+    raise RouterFileError(f"{MANIFEST_FILE} must hold finite numbers; got {constant}.")
 
 
 def _object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """An object in JSON; one with a key twice is refused."""
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ArtifactError(f"{MANIFEST_FILE} has a key twice in one object.")
+        raise RouterFileError(f"{MANIFEST_FILE} has a key twice in one object.")
     return content
 
 
 def _parse(text: str) -> dict[str, Any]:
     """The object in the text of ``router.json``."""
     if not text.strip():
-        raise ArtifactError(f"{MANIFEST_FILE} is empty.")
+        raise RouterFileError(f"{MANIFEST_FILE} is empty.")
     try:
         content = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object_of)
-    except ArtifactError:
+    except RouterFileError:
         raise
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{MANIFEST_FILE} is not valid JSON ({error}).") from error
+        raise RouterFileError(f"{MANIFEST_FILE} is not valid JSON ({error}).") from error
     if not isinstance(content, dict):
-        raise ArtifactError(
+        raise RouterFileError(
             f"{MANIFEST_FILE} must hold a JSON object; got {type(content).__name__}."
         )
     return content

@@ -7,7 +7,7 @@ import os
 from mild.artifact.content import read_router
 from mild.artifact.router import Router
 from mild.artifact.versions import read_versions
-from mild.errors import ArtifactError, check_arguments
+from mild.errors import RouterFileError, check_arguments
 
 
 @check_arguments
@@ -32,9 +32,9 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
 
     Raises
     ------
-    ArtifactError
-        If files are missing or damaged, the schema is newer than this library, the tensors do not have the
-        expected shapes, or the folder holds a pickle.
+    RouterFileError
+        If files are missing or damaged, the schema is another one, the tensors do not have the expected
+        shapes, or the folder holds a pickle.
 
     Examples
     --------
@@ -54,6 +54,6 @@ def load_candidate(folder: str | os.PathLike[str]) -> Router | None:
         if candidate is None:
             return None
         return load(folder, candidate)
-    except ArtifactError:
+    except RouterFileError:
         # It may just have been replaced, and nothing depends on it.
         return None

@@ -257,7 +257,10 @@ class Router(RouterParts):
     # Steps of a cascade.
 
     def next(self, query: Any, answers: Mapping[str, Any]) -> NextStep:
-        """What a cascade does with a query after some answers.
+        """What to do with a query after some answers: whom to ask, or whose answer to accept.
+
+        A router without a cascade asks the expert that it chooses and accepts its answer; in place of an
+        expert that failed it asks the one that it likes best of the others.
 
         Parameters
         ----------
@@ -270,15 +273,13 @@ class Router(RouterParts):
         Returns
         -------
         NextStep
-            The experts to ask, or the answer that is accepted.
-
-        Raises
-        ------
-        UnsupportedError
-            The router is not a cascade.
+            The experts to ask, or the answer that is accepted; if all of them failed, that of the expert
+            that was asked first.
 
         Examples
         --------
+        >>> router.next("Who wrote Emma?", {}).ask
+        ('large',)
         >>> from mild.policies import ConstantPolicy
         >>> from mild.policies.cascade import AgreementTable
         >>> codes, scores = np.array([[0, 0, 0], [0, 1, 1]]), np.array([[1.0, 1, 1], [0, 0, 1]])
@@ -295,22 +296,33 @@ class Router(RouterParts):
         """
         answers_by_index = self._by_index(answers)
         router = self.for_text(query)
-        assert router.cascade is not None
-        (cascade,) = router.cascade.cascades
         if self.text is not None:
             X = router.features([query])
         else:
             X = checked_inputs([query], self)
         check_finite(X, 0, self.feature_names)
+        if router.cascade is None:
+            return router._next_choice(X, answers_by_index)
+        (cascade,) = router.cascade.cascades
         outcome = cascade.next(X[0], answers_by_index)
         if isinstance(outcome, Ask):
             return NextStep(tuple(self._names_of(outcome.experts)))
         return NextStep((), self.expert_names[outcome.expert], outcome.probability)
 
+    def _next_choice(self, X: FloatArray, answers: Mapping[int, Any]) -> NextStep:
+        """``next`` of a router that chooses one expert, for one row X."""
+        decisions = self.decide_features(X)
+        first = int(decisions.chosen[0])
+        others = np.argsort(-decisions.values[0], kind="stable")
+        for expert in [first, *others[others != first].tolist()]:
+            if expert not in answers:
+                return NextStep((self.expert_names[expert],))
+            if answers[expert] is not None:
+                return NextStep((), self.expert_names[expert])
+        return NextStep((), self.expert_names[first])
+
     def _by_index(self, answers: Mapping[str, Any]) -> dict[int, Any]:
-        """Answers for the cascade, by the index of the expert."""
-        if self.cascade is None:
-            raise UnsupportedError("this router is not a cascade: it chooses one expert (route).")
+        """Answers, by the index of the expert."""
         names = self.expert_names
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
             rule = f"must map experts ({', '.join(names)}) to their answers; got {answers!r:.200}."
@@ -778,6 +790,11 @@ class Router(RouterParts):
             return replace(explanation, mix=drawn_part(self.mix, text, self.expert_names))
         answers_by_index = None
         if answers is not None:
+            if self.cascade is None:
+                raise UnsupportedError(
+                    "answers are read by a cascade, and this router is not a cascade; leave them out.",
+                    parameter="answers",
+                )
             answers_by_index = self._by_index(answers)
         is_graded = self.info.table is not None and bool(self.info.table.graded)
         return explain(

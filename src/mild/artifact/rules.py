@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from mild.errors import ArtifactError
+from mild.errors import RouterFileError
 from mild.policies.mix import LONGEST_SALT
 
 # Below this a float holds every integer exactly.
@@ -29,9 +29,9 @@ def check_names(
     that is too many.
     """
     for name in sorted(set(known_names) - set(names)):
-        raise ArtifactError(f"{template % name} is missing.")
+        raise RouterFileError(f"{template % name} is missing.")
     for name in sorted(set(names) - set(known_names)):
-        raise ArtifactError(f"{template % name} {extra}.")
+        raise RouterFileError(f"{template % name} {extra}.")
 
 
 def check_values(
@@ -41,7 +41,7 @@ def check_values(
     for name, test in rules.items():
         problem = test(values[name], sizes)
         if problem is not None:
-            raise ArtifactError(f"{template % name} must {problem}; got {values[name]!r}.")
+            raise RouterFileError(f"{template % name} must {problem}; got {values[name]!r}.")
 
 
 def rule(words: str, test: Callable[[Any], bool]) -> Rule:

@@ -39,7 +39,7 @@ from mild.artifact.rules import (
 )
 from mild.core.answers import KINDS, SIGNALS
 from mild.core.decisions import DECISIONS
-from mild.errors import ArtifactError, count_noun
+from mild.errors import RouterFileError, count_noun
 from mild.features import CombinedFeatures, OnnxFeatures
 from mild.features.encoder import POOLINGS
 from mild.features.hashing import VERSION
@@ -215,7 +215,7 @@ class Schema:
         for name, tensor_rule in rules.items():
             problem = tensor_rule.problem(tensors[name], sizes)
             if problem is not None:
-                raise ArtifactError(f"{template % name} must {problem}.")
+                raise RouterFileError(f"{template % name} must {problem}.")
 
 
 def split(tensors: Tensors, prefix: str) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
@@ -274,13 +274,13 @@ def check_policy(
     ``inside`` is the kind of the policy that this one is a part of.
     """
     if prefix.count(".") > MAX_DEPTH:
-        raise ArtifactError(f"routers may be nested {MAX_DEPTH} deep; got more at {prefix!r}.")
+        raise RouterFileError(f"routers may be nested {MAX_DEPTH} deep; got more at {prefix!r}.")
     schema = _schema("kind", kind, POLICY_SCHEMAS)
     must_be_outermost = kind == "mix" or (kind == "cascade" and inside not in ("mix", "tradeoff"))
     if must_be_outermost and prefix:
-        raise ArtifactError(f"a {kind} must not be inside a router; got one at {prefix!r}.")
+        raise RouterFileError(f"a {kind} must not be inside a router; got one at {prefix!r}.")
     if not isinstance(settings, dict):
-        raise ArtifactError(f"settings of a {kind} router must be an object; got {settings!r}.")
+        raise RouterFileError(f"settings of a {kind} router must be an object; got {settings!r}.")
     parts: list[PolicyPart] = []
     if schema.has_parts:
         parts, tensors = _take_parts(settings, tensors, prefix)
@@ -326,7 +326,7 @@ def _check_number_of_parts(
         allowed = f"at least {allowed}"
     elif high > low:
         allowed = f"{allowed} or {high:g}"
-    raise ArtifactError(
+    raise RouterFileError(
         f"setting {prefix}parts must list {allowed}; got {settings.get('parts')!r}."
     )
 
@@ -365,7 +365,7 @@ def _check_mix(parts: Sequence[PolicyPart]) -> None:
     """Refuse a mix of a cascade and something else, or of cascades that compare answers differently."""
     answer_kinds = [part.settings.get("answer_kind") for part in parts]
     if len(set(answer_kinds)) > 1:
-        raise ArtifactError(
+        raise RouterFileError(
             "setting parts of a mix must be two cascades that compare answers alike, or two policies "
             f"without answers; got answer kinds {answer_kinds}."
         )
@@ -377,13 +377,13 @@ def _check_cascade(
     """Refuse a table of agreement that no rows have, and heads that cannot be used."""
     _check_agreement(tensors)
     if settings["start_error"] is not None and not heads:
-        raise ArtifactError(
+        raise RouterFileError(
             "setting start_error must be null, because there are no heads for errors."
         )
     for head in heads:
         if not POLICIES[head.kind].from_state(head.settings, head.tensors).has_errors:
             rule = f"must have a head for errors; got {head.kind!r}"
-            raise ArtifactError(f"router {head.prefix!r} {rule}.")
+            raise RouterFileError(f"router {head.prefix!r} {rule}.")
 
 
 def _check_agreement(tensors: Tensors) -> None:
@@ -392,20 +392,20 @@ def _check_agreement(tensors: Tensors) -> None:
     sums = tensors["sums"]
     if len(groups) > MAX_PATTERNS:
         rule = f"must have at most {MAX_PATTERNS:,} rows; got {len(groups):,}"
-        raise ArtifactError(f"tensor 'groups' {rule}.")
+        raise RouterFileError(f"tensor 'groups' {rule}.")
     # Numbered from 1 as they appear; 0 for no answer, -1 for one whose score is unknown.
     numbers = np.clip(groups, -1, MAX_ASKED).astype(np.intp)
     if not np.array_equal(groups, answer_groups(numbers - 1)):
-        raise ArtifactError(
+        raise RouterFileError(
             "tensor 'groups' must number the answers of each row from 1 as they appear."
         )
     if len(np.unique(numbers, axis=0)) < len(numbers):
-        raise ArtifactError("tensor 'groups' must have different rows; got one twice.")
+        raise RouterFileError("tensor 'groups' must have different rows; got one twice.")
     if not (sums <= tensors["counts"][:, None] * (1 + ROUNDING)).all():
-        raise ArtifactError(f"tensor 'sums' must be at most the counts; got {sums.max():g}.")
+        raise RouterFileError(f"tensor 'sums' must be at most the counts; got {sums.max():g}.")
     highest_accuracy = tensors["accuracy"].max()
     if highest_accuracy > 1 + ROUNDING:
-        raise ArtifactError(f"tensor 'accuracy' must be at most 1; got {highest_accuracy:g}.")
+        raise RouterFileError(f"tensor 'accuracy' must be at most 1; got {highest_accuracy:g}.")
 
 
 def _check_deferral(settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> None:
@@ -427,7 +427,7 @@ def _check_deferral(settings: Mapping[str, Any], tensors: Mapping[str, NDArray[A
     }
     for words, holds in rules.items():
         if not holds:
-            raise ArtifactError(f"{words}.")
+            raise RouterFileError(f"{words}.")
 
 
 def check_text(
@@ -444,13 +444,13 @@ def check_text(
         return
     n_numbers = len(NUMBER_NAMES)
     if kind == "hashing" and n_features < n_numbers:
-        raise ArtifactError(
+        raise RouterFileError(
             f"a router with hashing features must have at least {n_numbers} features; got {n_features}."
         )
     sizes = {"n_features": n_features}
     schema.check(settings, tensors, sizes, prefix, n_projected=n_features - n_numbers)
     if kind == "hashing" and not _are_buckets(tensors["terms"], settings["bits"]):
-        raise ArtifactError(
+        raise RouterFileError(
             f"tensor '{prefix}terms' must hold ascending buckets in [0, 2**{settings['bits']})."
         )
 
@@ -490,7 +490,7 @@ def check_query_hashes(hashes: NDArray[Any] | None) -> NDArray[np.uint64] | None
     if hashes is None:
         return None
     if hashes.dtype != np.uint64 or hashes.ndim != 1 or not (hashes[1:] > hashes[:-1]).all():
-        raise ArtifactError(
+        raise RouterFileError(
             f"tensor {HASHES_TENSOR!r} must be ascending uint64 numbers; got {hashes.dtype} of shape "
             f"{hashes.shape}."
         )
@@ -506,7 +506,7 @@ def _schema(what: str, kind: object, schemas: Mapping[str, Schema]) -> Schema:
     """The schema of a kind; an unknown kind is refused."""
     if not isinstance(kind, str) or kind not in schemas:
         known = ", ".join(sorted(schemas))
-        raise ArtifactError(
+        raise RouterFileError(
             f"{what} must be one of {known}; got {kind!r}. A newer mild may know it."
         )
     return schemas[kind]

@@ -25,10 +25,10 @@ from mild.artifact.info import RouterInfo
 from mild.artifact.manifest import MANIFEST_FILE, read_manifest
 from mild.core.arrays import invalid
 from mild.errors import (
-    ArtifactError,
     InvalidInputError,
     MildError,
     OutputExistsError,
+    RouterFileError,
     check_arguments,
     listed,
 )
@@ -189,7 +189,7 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
 
     Raises
     ------
-    ArtifactError
+    RouterFileError
         There is no router, or its list of versions is damaged.
 
     Examples
@@ -208,7 +208,7 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
     except (FileNotFoundError, NotADirectoryError):
         return _as_saved(path)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(
+        raise RouterFileError(
             f"{path / VERSIONS_FILE} cannot be read ({error}); restore it, or delete it for version 1."
         ) from error
 
@@ -420,11 +420,9 @@ def _read_info(folder: Path) -> RouterInfo:
         content = (folder / MANIFEST_FILE).read_text(encoding="utf-8")
         return RouterInfo.from_manifest(read_manifest(content))
     except OSError as error:
-        raise ArtifactError(f"{rule}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{rule}: {error}") from error
-    except ArtifactError as error:
-        raise ArtifactError(f"{rule}: {error}", code=error.code) from error
+        raise RouterFileError(f"{rule}: {error.strerror}") from error
+    except (UnicodeDecodeError, RouterFileError) as error:
+        raise RouterFileError(f"{rule}: {error}") from error
 
 
 def _as_saved(folder: Path) -> Versions:
@@ -466,7 +464,7 @@ def _writing(folder: Path, expected: str | None) -> Iterator[Versions]:
     except MildError:
         raise
     except OSError as error:
-        raise ArtifactError(f"cannot write to {folder}: {error.strerror or error}.") from error
+        raise RouterFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
 
 
 def _write(known: Versions, version: int, event: str, why: str) -> Versions:
@@ -493,7 +491,7 @@ def _clean(known: Versions, until: int) -> None:
             continue
         number = int(numbered_name[1] or numbered_name[2])
         if number > until:
-            raise ArtifactError(
+            raise RouterFileError(
                 f"{known.folder / VERSIONS_FILE} must list {entry}; restore it, or move that folder away."
             )
         if entry.is_dir():

@@ -22,15 +22,14 @@ import typer.core
 
 from mild.cli.function_help import find_parameter, option_help, shown_default
 from mild.errors import (
-    ArtifactError,
     ConvergenceWarning,
     DataFileError,
     MildError,
     MildWarning,
     OutputExistsError,
+    RouterFileError,
 )
 from mild.money import amount, decimals
-from mild.removed import removal_message
 
 if TYPE_CHECKING:
     from mild.artifact import Router
@@ -105,17 +104,7 @@ class MildCommand(typer.core.TyperCommand):
     is_described = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        as_json = "--json" in args
-        try:
-            return super().parse_args(ctx, with_numbers(args))
-        except Exception as error:
-            # Some versions of Typer bring their own copy of click, so the class of the error about an
-            # unknown option has no name that works with all of them.
-            option = getattr(error, "option_name", "")
-            message = removal_message("option", option, _path_below_mild(ctx))
-            if message is None:
-                raise
-            raise error_exit(message, "removed", as_json) from error
+        return super().parse_args(ctx, with_numbers(args))
 
     def invoke(self, ctx: Any) -> Any:
         as_json = bool(ctx.params.get("as_json"))
@@ -302,18 +291,6 @@ def _as_option(name: str, value: str) -> str:
     return f"{option} {value}"
 
 
-class MildGroup(typer.core.TyperGroup):
-    """A group of commands that says what to use instead of a command that was removed."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.commands:
-            command = f"{_path_below_mild(ctx)} {args[0]}".strip()
-            message = removal_message("command", command)
-            if message is not None:
-                raise error_exit(message, "removed", "--json" in args)
-        return super().resolve_command(ctx, args)
-
-
 def with_numbers(args: Sequence[str]) -> list[str]:
     """The words of a command line, with a value after every option that has been left without its number.
 
@@ -326,12 +303,6 @@ def with_numbers(args: Sequence[str]) -> list[str]:
         if word in OPTIONAL_NUMBERS and not NUMBER.fullmatch(next_word):
             words.append(ANY_NUMBER)
     return words
-
-
-def _path_below_mild(ctx: Any) -> str:
-    """The command without the program's name: ``tune``, ``data convert``; empty for ``mild`` itself."""
-    _, _, path = ctx.command_path.partition(" ")
-    return str(path)
 
 
 def error_exit(message: str, code: str | None, as_json: bool) -> typer.Exit:
@@ -425,7 +396,7 @@ def try_writing(write: Callable[[], Path]) -> tuple[Path | None, MildError | Non
     """
     try:
         return write(), None
-    except (ArtifactError, DataFileError, OutputExistsError) as error:
+    except (RouterFileError, DataFileError, OutputExistsError) as error:
         return None, error
 
 

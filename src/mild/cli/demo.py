@@ -169,7 +169,7 @@ def _tour(cli: Any, folder: Path, as_json: bool) -> None:
 def _write_tables(folder: Path) -> tuple[Path, Path]:
     """Write the table that comes with mild to two files: to learn from and to judge by."""
     from mild.data import write_outcomes
-    from mild.data.datasets import load_outcomes
+    from mild.datasets import load_outcomes
     from mild.errors import DataFileError, OutputExistsError
 
     train = folder / "train.parquet"

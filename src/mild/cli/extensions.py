@@ -18,9 +18,10 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
+import typer.core
 import typer.main
 
-from mild.cli.console import MildCommand, MildGroup, error_exit, note
+from mild.cli.console import MildCommand, error_exit, note
 from mild.errors import MildError, MissingExtraError, install_hint
 
 ENTRY_POINT_GROUP = "mild.commands"
@@ -56,7 +57,7 @@ class CommandGroup:
     commands: Mapping[str, Callable[..., None]]
 
 
-class ExtensibleGroup(MildGroup):
+class ExtensibleGroup(typer.core.TyperGroup):
     """The commands of mild, and those of other distributions, which are loaded when they are needed."""
 
     def __init__(self, **settings: Any) -> None:
@@ -189,7 +190,7 @@ def check_function(target: object) -> None:
 
 def build_group(commands: CommandGroup, name: str | None = None) -> typer.Typer:
     """One group of commands, such as ``mild data``; its name is that of the function if none is given."""
-    app = typer.Typer(name=name or commands.group.__name__, cls=MildGroup, **GROUP_SETTINGS)
+    app = typer.Typer(name=name or commands.group.__name__, **GROUP_SETTINGS)
     app.callback()(commands.group)
     for command_name, command in commands.commands.items():
         app.command(command_name, cls=MildCommand)(command)

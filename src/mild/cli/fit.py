@@ -110,7 +110,7 @@ def _fit_on_ray(
     address: str | None,
 ) -> FittedData:
     """Fit a linear router on Parquet files, on the processors of a Ray cluster."""
-    from mild.distributed.fitting import fit_dataset
+    from mild.batch.fitting import fit_dataset
 
     if source.file is None:
         raise OptionError("--engine ray is for Parquet files: name a file, a folder or an address.")

@@ -356,7 +356,7 @@ class EngineOptions:
         if self.engine != "ray":
             yield
             return
-        from mild.distributed.joblib_ray import joblib_on_ray
+        from mild.batch.joblib_ray import joblib_on_ray
 
         workers = None
         if jobs is not None and jobs > 0:

@@ -49,7 +49,7 @@ class OutcomeSource:
         OutcomeTable
         """
         from mild.data import read_part
-        from mild.data.datasets import load_outcomes
+        from mild.datasets import load_outcomes
 
         if self.file is None:
             table = load_outcomes(self.reading.where)

@@ -27,7 +27,7 @@ from mild.errors import OptionError, count_noun
 
 if TYPE_CHECKING:
     from mild.artifact import Router
-    from mild.distributed.streaming import Routed
+    from mild.batch.streaming import Routed
 
 # Suffixes of files to which the choices of a router of numbers can be written.
 TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
@@ -253,9 +253,9 @@ def _refuse(
 
 def _print_choices(router: Router, file: str, where: list[str] | None, probabilities: bool) -> None:
     """Choose an expert for each row of a table of numbers, and print the answers as JSON lines."""
+    from mild.batch.streaming import Query, decision_lines
     from mild.data.number_tables import read_features
     from mild.data.tables import naming
-    from mild.distributed.streaming import Query, decision_lines
 
     with naming(file):
         X, table = read_features(file, router.feature_names, where)
@@ -329,7 +329,7 @@ def _route_queries(
 
     Returns the number of lines or rows that cannot be read.
     """
-    from mild.distributed.streaming import holds_rows, route_file
+    from mild.batch.streaming import holds_rows, route_file
 
     unit = "row" if holds_rows(file, lines.format) else "line"
     n_reported = 0
@@ -386,7 +386,7 @@ def _route_dataset(
     as_json: bool,
 ) -> int:
     """Route a Parquet data set; return the number of rows that cannot be routed."""
-    from mild.distributed.routing import route_dataset
+    from mild.batch.routing import route_dataset
 
     with progress_bar("Routing") as progress:
         summary = route_dataset(

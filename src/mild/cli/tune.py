@@ -67,8 +67,8 @@ class SearchOptions:
         str | None,
         Option(
             metavar="NAMES",
-            help="Kinds of routers: linear, regression, knn, clusters, mlp, stack, several with commas, or "
-            "all. Default: all but mlp. With a target no families are searched, and this has no effect.",
+            help="Kinds of routers: linear, ridge, knn, clusters, neural, stack, several with commas, or "
+            "all. Default: all but neural. With a target no families are searched, and this has no effect.",
         ),
     ] = None
     jobs: Annotated[

@@ -1,4 +1,4 @@
-"""What the gateway and others may use of the mathematics, each name once."""
+"""The mathematics, and what the gateway uses of its tools; each name once."""
 
 from mild.core.answers import Answer as Answer
 from mild.core.answers import canonical_answer as canonical_answer
@@ -13,11 +13,33 @@ from mild.core.arrays import first_columns as first_columns
 from mild.core.arrays import invalid as invalid
 from mild.core.choice_parsing import LETTERS as LETTERS
 from mild.core.choice_parsing import extract_letter as extract_letter
+from mild.core.costs import cheapest as cheapest
+from mild.core.costs import cost_matrix as cost_matrix
+from mild.core.costs import costs_from_correctness as costs_from_correctness
+from mild.core.costs import reward_distribution as reward_distribution
+from mild.core.costs import rewards as rewards
+from mild.core.decisions import decide as decide
+from mild.core.decisions import stationary_distribution as stationary_distribution
 from mild.core.long_texts import abridge as abridge
 from mild.core.long_texts import shorten as shorten
+from mild.core.losses import class_dependent_temperature_loss as class_dependent_temperature_loss
+from mild.core.losses import cost_sensitive_loss as cost_sensitive_loss
+from mild.core.losses import cross_entropy_loss as cross_entropy_loss
+from mild.core.losses import ldam_loss as ldam_loss
+from mild.core.losses import log_sum_loss as log_sum_loss
+from mild.core.losses import logit_adjusted_loss as logit_adjusted_loss
+from mild.core.losses import mild_loss as mild_loss
+from mild.core.losses import rho_margin_loss as rho_margin_loss
+from mild.core.losses import tdef_loss as tdef_loss
+from mild.core.margins import expert_mass as expert_mass
+from mild.core.margins import paper_grid as paper_grid
+from mild.core.margins import ratio_grid as ratio_grid
+from mild.core.margins import theory_margins as theory_margins
+from mild.core.margins import uniform_margins as uniform_margins
 from mild.core.number_parsing import extract_number as extract_number
 from mild.core.number_parsing import is_number_text as is_number_text
 from mild.core.number_parsing import numbers_in as numbers_in
 from mild.core.number_parsing import same_number as same_number
+from mild.core.surrogates import Surrogate as Surrogate
 from mild.defaults import TARGET_PROBABILITY as TARGET_PROBABILITY
 from mild.money import decimals as decimals

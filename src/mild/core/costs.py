@@ -134,7 +134,7 @@ def weighted_costs(parts: Mapping[str, ArrayLike], weights: Mapping[str, float])
 
 
 def rewards(
-    costs: ArrayLike, kind: str = "others", scale: float | None = None, strength: float = 0.5
+    costs: ArrayLike, kind: str = "others", cost_scale: float | None = None, strength: float = 0.5
 ) -> FloatArray:
     """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
@@ -147,7 +147,7 @@ def rewards(
     rewards have this property. With ``S`` the asked experts of a row (all of them, unless costs are NaN):
 
     - ``others``: ``sum of c_j over j in S, j != k`` (paper, Lemma 1);
-    - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);
+    - ``complement``: ``1 - c_k / cost_scale`` (paper, Lemma 2);
     - ``contrast``: ``max of c_j over j in S, minus c_k``; a row of equal costs weighs nothing;
     - ``baseline``: ``b - c_k`` with ``b = max + strength * (sum - max)`` of the costs in S: a
       strength of 0 is ``contrast``, 1 is ``others``.
@@ -158,7 +158,7 @@ def rewards(
         Non-negative costs; NaN where an expert was never asked. Its reward is then 0.
     kind : {"others", "complement", "contrast", "baseline"}, default="others"
         Form of the rewards.
-    scale : float, default=None
+    cost_scale : float, default=None
         Only for ``complement``: the largest possible cost. None takes the largest cost present; for a
         batch, give the largest of all rows.
     strength : float, default=0.5
@@ -175,37 +175,37 @@ def rewards(
     array([[0.5, 1.5, 1. ]])
     """
     check_option("kind", kind, ALL_REWARDS)
-    return unchecked_rewards(check_costs(costs), kind, scale, strength)
+    return unchecked_rewards(check_costs(costs), kind, cost_scale, strength)
 
 
 def unchecked_rewards(
-    array: FloatArray, kind: str, scale: float | None = None, strength: float = 0.5
+    array: FloatArray, kind: str, cost_scale: float | None = None, strength: float = 0.5
 ) -> FloatArray:
     """Return ``rewards`` of costs that are not checked again; a column may be all NaN, as in a batch."""
     if kind == "complement":
-        weights = _complement(array, scale)
+        weights = _complement(array, cost_scale)
     else:
         weights = _baseline_minus_cost(array, _baseline_strength(kind, strength))
     return np.where(np.isnan(array), 0, weights).astype(array.dtype, copy=False)
 
 
-def _complement(array: FloatArray, scale: float | None) -> FloatArray:
-    """Return ``1 - c_k / scale``; without a scale it is the largest cost."""
+def _complement(array: FloatArray, cost_scale: float | None) -> FloatArray:
+    """Return ``1 - c_k / cost_scale``; without one it is the largest cost."""
     largest = 1.0
     if array.size:
         largest = float(np.nanmax(array))
-    if scale is None:
+    if cost_scale is None:
         # Costs that are all zero have any scale.
-        scale = largest if largest > 0 else 1.0
-    if not (np.isfinite(scale) and scale > 0):
-        raise invalid("scale", f"must be positive and finite; got {scale}.")
-    if largest > scale * (1 + 1e-6):
+        cost_scale = largest if largest > 0 else 1.0
+    if not (np.isfinite(cost_scale) and cost_scale > 0):
+        raise invalid("cost_scale", f"must be positive and finite; got {cost_scale}.")
+    if largest > cost_scale * (1 + 1e-6):
         raise invalid(
-            "scale",
-            f"must be the largest possible cost; got {scale:g}, but a cost of "
+            "cost_scale",
+            f"must be the largest possible cost; got {cost_scale:g}, but a cost of "
             f"{largest:g} is present.",
         )
-    return np.maximum(1 - array / array.dtype.type(scale), 0)
+    return np.maximum(1 - array / array.dtype.type(cost_scale), 0)
 
 
 def _baseline_strength(kind: str, strength: float) -> float:

@@ -74,7 +74,7 @@ def argmax_last_experts_first(values: FloatArray, order: IntArray | None = None)
 def decide(
     scores: ArrayLike,
     margins: ArrayLike | None = None,
-    rule: str = "stationary",
+    decision: str = "stationary",
     surrogate: object = "logistic",
 ) -> IntArray:
     """Return the expert to choose in each row of scores; ties go to the highest index.
@@ -85,7 +85,7 @@ def decide(
         Scores of the router; higher is better.
     margins : array of shape (n_experts,) or float, default=None
         Positive margins that the scores were trained with. None stands for all equal.
-    rule : {"stationary", "argmax"}, default="stationary"
+    decision : {"stationary", "argmax"}, default="stationary"
         "argmax" takes the largest score, as in the paper. "stationary" takes the largest expected reward,
         by ``stationary_distribution``; it is consistent for any margins. With equal margins they agree.
     surrogate : str or float, default="logistic"
@@ -100,16 +100,16 @@ def decide(
     --------
     The exact minimiser for rewards (0.55, 0.45): argmax picks the wrong expert.
 
-    >>> decide([[-0.2036, 0.0]], [2 / 3, 1 / 3], rule="argmax")
+    >>> decide([[-0.2036, 0.0]], [2 / 3, 1 / 3], decision="argmax")
     array([1])
     >>> decide([[-0.2036, 0.0]], [2 / 3, 1 / 3])
     array([0])
     """
-    check_option("rule", rule, DECISIONS)
+    check_option("decision", decision, DECISIONS)
     f = check_scores(scores)
     rho = check_margins(margins, f.shape[1])
     parsed_surrogate = parse_surrogate(surrogate)
-    if rule == "argmax":
+    if decision == "argmax":
         return argmax_last(f)
     _check_decodable(parsed_surrogate)
     if (rho == rho[0]).all():
@@ -210,7 +210,7 @@ def _check_decodable(surrogate: Surrogate) -> None:
     if not surrogate.decodable:
         raise UnsupportedError(
             "stationary decoding needs a surrogate whose minimiser determines a distribution: not the "
-            "hinge, nor tau >= 2. Use rule='argmax'."
+            "hinge, nor tau >= 2. Use decision='argmax'."
         )
 
 

@@ -73,7 +73,7 @@ def mild_loss(
     scores : array of shape (n_samples, n_experts)
         Scores of the router; higher is better.
     rewards : array of shape (n_samples, n_experts)
-        Non-negative weights, as ``mild.rewards`` makes them from costs.
+        Non-negative weights, as ``mild.core.rewards`` makes them from costs.
     margins : array of shape (n_experts,) or float, default=None
         Positive margins. None stands for all ones.
     surrogate : str or float, default="logistic"
@@ -123,13 +123,14 @@ def mild_loss(
 def tdef_loss(
     scores: ArrayLike,
     costs: ArrayLike,
-    scale: float | None = None,
+    cost_scale: float | None = None,
     surrogate: object = "logistic",
     return_gradient: bool = False,
 ) -> Result:
     """Return the TDEF loss of each sample, and optionally its gradient with respect to the scores.
 
-    TDEF (Mao, Mohri, Zhong 2023) is ``mild_loss`` with the rewards ``1 - cost / scale`` and all margins 1.
+    TDEF (Mao, Mohri, Zhong 2023) is ``mild_loss`` with the rewards ``1 - cost / cost_scale`` and all
+    margins 1.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def tdef_loss(
         Scores of the router; higher is better.
     costs : array of shape (n_samples, n_experts)
         Costs. Experts whose cost is NaN take no part in the row.
-    scale : float, default=None
+    cost_scale : float, default=None
         The largest possible cost. None takes the largest present.
     surrogate : str or float, default="logistic"
         As in ``mild_loss``.
@@ -151,7 +152,7 @@ def tdef_loss(
     gradient : array of shape (n_samples, n_experts)
         Gradient of each loss with respect to its scores. Only if ``return_gradient`` is True.
     """
-    weights = make_rewards(costs, "complement", scale)
+    weights = make_rewards(costs, "complement", cost_scale)
     asked = ~np.isnan(float_matrix("costs", costs))
     return mild_loss(scores, weights, None, surrogate, return_gradient, asked=asked)
 

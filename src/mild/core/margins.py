@@ -42,7 +42,7 @@ def expert_mass(
     costs : array of shape (n_samples, n_experts)
         Costs; NaN where an expert was never asked.
     rewards : {"others", "complement", "contrast", "baseline"}, default="others"
-        Kind of the rewards, as in ``mild.rewards``.
+        Kind of the rewards, as in ``mild.core.rewards``.
     counts : {"reward", "best"}, default="reward"
         "reward" sums each expert's share of the rewards, ``sum over i of p(k | x_i)``. "best" counts how
         often expert k is cheapest; ties go to the lowest index.

@@ -1,7 +1,5 @@
 """Tables for routing are read: queries and outcomes, or features and costs. Choices are written."""
 
-from typing import NoReturn
-
 from mild.artifact.expert_names import match_expert, match_experts
 from mild.artifact.frames import as_frame, frame_library, html_table
 from mild.data.cost_terms import CostTerms
@@ -20,7 +18,6 @@ from mild.data.writing import (
     write_csv,
     write_outcomes,
 )
-from mild.errors import missing_name
 
 __all__ = [
     "CHOICE_NAMES",
@@ -48,7 +45,3 @@ __all__ = [
     "write_csv",
     "write_outcomes",
 ]
-
-
-def __getattr__(name: str) -> NoReturn:
-    raise missing_name("mild.data", name)

@@ -28,9 +28,9 @@ from mild.metrics import (
     share_entropy,
 )
 from mild.metrics.curves import prices_unused
-from mild.metrics.outcomes import (
+from mild.metrics.results import (
     TIES,
-    Outcomes,
+    Results,
     is_graded,
     quality_name,
     ranks_in,
@@ -335,12 +335,12 @@ def _compare_experts(table: DescribedOutcomes, costs: FloatArray, ranks: IntArra
 
 def _outcomes_in_rows(
     table: DescribedOutcomes, costs: FloatArray, ranks: IntArray, mask: BoolArray
-) -> Outcomes:
+) -> Results:
     """Return costs, scores and prices of the rows that a mask (n_rows,) selects."""
     prices = table.prices
     if prices is not None:
         prices = prices[mask]
-    return Outcomes(costs[mask], table.scores[mask], prices, ranks=ranks)
+    return Results(costs[mask], table.scores[mask], prices, ranks=ranks)
 
 
 def _describe_experts(

@@ -36,10 +36,10 @@ from mild.deferral.decisions import (
 )
 from mild.deferral.methods import METHODS, check_method, check_n_experts
 from mild.errors import (
-    ArtifactError,
     DegenerateDataWarning,
     InvalidInputError,
     MissingExtraError,
+    RouterFileError,
     UnsupportedError,
     check_constructor,
     install_hint,
@@ -429,7 +429,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         router = load_router(folder)
         policy = full_deferral_policy(router.policy)
         if policy is None:
-            raise ArtifactError(
+            raise RouterFileError(
                 f"{folder} holds a {router.policy.kind} router, not a DeferralClassifier with all its "
                 "experts; use mild.load."
             )

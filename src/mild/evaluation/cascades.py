@@ -14,7 +14,7 @@ from mild.data import CostTerms, OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError, listed
 from mild.metrics import Verdict
-from mild.metrics.outcomes import Outcomes, mean_known
+from mild.metrics.results import Results, mean_known
 from mild.metrics.verdict import STARTS
 from mild.policies import CascadePolicy, CascadeRun, MixPolicy
 from mild.tuning.cascades import verdict_against_choices
@@ -46,8 +46,8 @@ def known_answers(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> Ans
 
 
 def cascade_outcomes(
-    known: Outcomes, table: OutcomeTable, terms: CostTerms, run: CascadeRun
-) -> Outcomes:
+    known: Results, table: OutcomeTable, terms: CostTerms, run: CascadeRun
+) -> Results:
     """Return the outcomes of the experts of a table with one more column for the run of a cascade."""
     prices = table.prices
     if prices is not None:
@@ -75,7 +75,7 @@ class CascadeComparison:
 
     run: CascadeRun  # on all rows
     rows: BoolArray  # mask of the rows that are compared, n of them
-    outcomes: Outcomes  # of these rows
+    outcomes: Results  # of these rows
     direct: IntArray  # (n,) choices of the router without answers
     groups: IntArray  # (n,) rows of one group count once in the interval
     task: Task
@@ -85,7 +85,7 @@ class CascadeComparison:
         cls,
         run: CascadeRun,
         rows: BoolArray,
-        outcomes: Outcomes,
+        outcomes: Results,
         direct: IntArray,
         task: Task,
     ) -> CascadeComparison:
@@ -177,6 +177,6 @@ class CascadeComparison:
         return f"second cascade, step {number - self.run.n_first + 1}: {experts}"
 
 
-def _cascade_means(outcomes: Outcomes, n_experts: int) -> dict[str, float | None]:
+def _cascade_means(outcomes: Results, n_experts: int) -> dict[str, float | None]:
     """Return the means of the cascade, whose column comes after those of the experts."""
     return outcomes.means(np.full(len(outcomes.costs), n_experts))

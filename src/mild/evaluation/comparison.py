@@ -44,8 +44,8 @@ from mild.evaluation.cascades import cascade_outcomes
 from mild.evaluation.document import data_entries, document_header
 from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
-from mild.metrics.outcomes import (
-    Outcomes,
+from mild.metrics.results import (
+    Results,
     baselines,
     is_graded,
     quality_name,
@@ -113,6 +113,7 @@ class Method:
     needs: str | None = None  # package without which it is left out
     # whether it is a cascade, which reads answers and is left out without them
     reads_answers: bool = False
+    is_own: bool = False  # whether it is the user's
 
 
 def linear_search_builder(
@@ -219,11 +220,11 @@ METHODS = (
         linear_search_builder(factors=(0.5, 1.0, 2.0)),
     ),
     Method(
-        "regression", "cost regression", "predicts every cost, takes the least",
-        _family("regression"),
+        "ridge", "cost regression", "predicts every cost, takes the least",
+        _family("ridge"),
     ),
     Method("knn", "kNN", "mean costs of the nearest rows", _family("knn")),
-    Method("mlp", "MLP", "a small network with MILD's loss", _family("mlp"), needs="torch"),
+    Method("neural", "MLP", "a small network with MILD's loss", _family("neural"), needs="torch"),
     Method("tune", "mild tune", "the best of these families and their stack", _tune),
     Method(
         "cascade", "cascade", "asks in steps and reads the answers", _constant,
@@ -233,15 +234,16 @@ METHODS = (
 
 
 def chosen_methods(
-    names: str | Sequence[str] | None = None,
+    names: str | Sequence[str | tuple[str, Any]] | None = None,
 ) -> tuple[tuple[Method, ...], list[str]]:
-    """Return the methods with these keys, in the order of METHODS.
+    """Return the methods with these keys, in the order of METHODS, and then the user's own.
 
     The best constant is always among them, because the others are compared with it.
 
     Parameters
     ----------
-    names : keys of methods, as a list or separated by commas; None for all methods
+    names : keys of methods, as a list or separated by commas, or ``("mine", estimator)``; None for all
+        methods of mild
 
     Returns
     -------
@@ -252,10 +254,17 @@ def chosen_methods(
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
     if not isinstance(names, Iterable | None):
-        raise invalid("methods", f"must be a list of {', '.join(known_keys)}; got {names!r}.")
-    requested = list(names or known_keys)
-    for name in requested:
-        check_option("method", name, known_keys)
+        raise invalid(
+            "methods",
+            f"must be a list of {', '.join(known_keys)}, or of (name, estimator); got {names!r}.",
+        )
+    requested = []
+    own: list[Method] = []
+    for name in names or known_keys:
+        if isinstance(name, tuple):
+            own.append(_own_method(name, [*known_keys, *(method.key for method in own)]))
+        else:
+            requested.append(check_option("method", name, known_keys))
     available = []
     missing_labels = []
     for method in METHODS:
@@ -265,7 +274,32 @@ def chosen_methods(
             available.append(method)
         else:
             missing_labels.append(method.label)
-    return tuple(available), missing_labels
+    return (*available, *own), missing_labels
+
+
+def _own_method(given: tuple[Any, ...], taken_names: Sequence[str]) -> Method:
+    """Return a user's own method, ``("mine", estimator)``."""
+    match given:
+        case (str(name), estimator) if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
+            pass
+        case _:
+            raise invalid(
+                "methods",
+                "must name own methods as (name, estimator), where the estimator has fit(X, costs) and "
+                f"predict(X); got {given!r:.200}.",
+            )
+    if name in taken_names:
+        raise invalid(
+            "methods", f"must have different names; got {name!r} twice. Choose another name."
+        )
+    return Method(name, name, type(estimator).__name__, partial(_copy, estimator), is_own=True)
+
+
+def _copy(estimator: Any, context: Context) -> Any:
+    """Return an unfitted copy."""
+    from sklearn.base import clone
+
+    return clone(estimator, safe=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,6 +339,8 @@ def run_method(
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
+    if method.is_own:
+        chosen = _checked_choices(method, chosen, len(X_test), train_costs.shape[1])
     return Choices(chosen, _found_parameters(router), time.perf_counter() - start)
 
 
@@ -312,10 +348,29 @@ def _fitted_router(method: Method, context: Context, X_train: Any, train_costs: 
     from mild.routers.base import NamedCosts
 
     router = method.build(context)
+    if method.is_own:
+        router.fit(X_train, train_costs)
+        return router
     labels = fit_labels(router, context.groups)
     costs = NamedCosts.of(train_costs, (), context.ranks)
     router.fit(X_train, costs, **labels)
     return router
+
+
+def _checked_choices(method: Method, chosen: Any, n_rows: int, n_experts: int) -> IntArray:
+    """Return the choices (n_rows,) of a user's method; refuse what are no indices of experts."""
+    indices = np.asarray(chosen)
+    if (
+        indices.shape != (n_rows,)
+        or indices.dtype.kind not in "iu"
+        or not ((indices >= 0) & (indices < n_experts)).all()
+    ):
+        raise invalid(
+            "methods",
+            f"must choose an expert, 0 to {n_experts - 1}, for each of {n_rows} rows; predict of "
+            f"{method.key!r} gave {indices.dtype} of shape {indices.shape}.",
+        )
+    return indices.astype(np.intp)
 
 
 def _found_parameters(router: Any) -> dict[str, Any]:
@@ -413,7 +468,7 @@ class ComparedRows:
     """Rows that methods are compared on."""
 
     inputs: SplitInputs
-    outcomes: Outcomes
+    outcomes: Results
     expert_names: Sequence[str]
     groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
     unit: str = "query"  # what a group is: "query" (equal queries) or "group"
@@ -432,7 +487,7 @@ class ComparedRows:
         train_outcomes = self.outcomes.take(split.train)
         return ranks_in(train_outcomes.quality, train_outcomes.prices)
 
-    def test_outcomes(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
+    def test_outcomes(self, split: Split, choices: Mapping[str, Choices]) -> Results:
         """Return the outcomes of the test rows, with a column for a cascade if one was run.
 
         The ranks that decide ties are those of the training rows.
@@ -588,7 +643,7 @@ class Comparison:
     best_first : the same, the highest mean score first, as tables list them
     oracle : mean cost of the cheapest expert of every test row
     oracle_shares : (n_experts,) how often each expert is the cheapest; ties as in
-        ``Outcomes.oracle``
+        ``Results.oracle``
     baselines : ``baselines`` of the chosen method, means over splits
     n_rows : rows in all
     n_train : training rows per split, on average
@@ -607,7 +662,7 @@ class Comparison:
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> found = mild.compare(load_outcomes(), methods=["tdef"], n_splits=2)
     >>> found.to_frame()["method"].tolist()
     ['constant', 'tdef']
@@ -807,7 +862,7 @@ def check_results(path: str | os.PathLike[str]) -> Path:
 def compare(
     data: Any,
     *,
-    methods: str | Sequence[str] | None = None,
+    methods: str | Sequence[str | tuple[str, Any]] | None = None,
     n_splits: int | None = None,
     test_size: float = 0.3,
     groups: str | None = None,
@@ -832,9 +887,11 @@ def compare(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    methods : methods to compare, one or several of ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn,
-        mlp, tune and cascade; None for all. A cascade needs a table with answers (columns
-        ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each
+    methods : methods to compare, one or several of ce, cwce, ldam, tdef, mild, mild_tuned, ridge, knn,
+        neural, tune and cascade; None for all. A cascade needs a table with answers (columns
+        ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each. A
+        method of one's own is ``("mine", estimator)`` with ``fit(X, costs)``, where a cost is NaN if its
+        expert was not asked, and ``predict(X)``, which gives indices of experts
     n_splits : number of splits; None for 5, or 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split
@@ -856,7 +913,7 @@ def compare(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> found = mild.compare(load_outcomes(), price_weight=50, methods=["ce", "mild"], n_splits=2)
     >>> [row.label for row in found.rows]
     ['best constant', 'CE', 'MILD theory']
@@ -1095,7 +1152,7 @@ class FinishedSplit:
     train: IntArray
     test: IntArray
     dropped: int  # rows that are in neither, because their text is in the training rows
-    outcomes: Outcomes  # of the test rows; with a column for a cascade, if there is one
+    outcomes: Results  # of the test rows; with a column for a cascade, if there is one
     result: SplitResult
 
     @cached_property
@@ -1270,7 +1327,7 @@ def _differences(
     for split in finished:
         differences.append(np.column_stack([split.minus_constant(key) for key in keys]))
         groups.append(split.result.groups)
-    intervals = metrics.difference_intervals(differences, groups, confidence, seed, test_over_train)
+    intervals = metrics.split_intervals(differences, groups, confidence, seed, test_over_train)
     difference_of = {}
     for number, key in enumerate(keys):
         difference_of[key] = Difference(*intervals.row(number))

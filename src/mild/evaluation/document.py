@@ -16,7 +16,7 @@ from mild.core.arrays import FloatArray, IntArray, first_columns
 from mild.data import OutcomeTable
 from mild.evaluation.cascades import CascadeComparison, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.results import Results
 from mild.policies.cascade import CascadeRun
 from mild.report.document import SCHEMA, Document
 from mild.tuning.tasks import Task
@@ -49,7 +49,7 @@ class JudgedRows:
         return self.full_table
 
     @property
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> Results:
         """Outcomes of the experts, with a column for a cascade."""
         task = self.task
         if self.run is None:

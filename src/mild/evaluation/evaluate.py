@@ -79,7 +79,7 @@ class Evaluation:
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> train, test = load_outcomes().split(random_state=0)
     >>> judged = mild.evaluate(mild.fit(train), test)
     >>> judged.to_frame()["key"].tolist()
@@ -529,7 +529,7 @@ def evaluate(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> train, test = load_outcomes().split(random_state=0)
     >>> judged = mild.evaluate(mild.fit(train, price_weight=50), test)
     >>> judged.verdict.pays

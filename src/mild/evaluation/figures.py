@@ -19,12 +19,12 @@ from mild.metrics import (
     deferral_loss,
     expert_recall,
     expert_shares,
+    judge_cost,
     summary,
-    verdict_of_choices,
 )
-from mild.metrics.outcomes import (
+from mild.metrics.results import (
     TIES,
-    Outcomes,
+    Results,
     all_priced,
     baselines,
     is_graded,
@@ -47,7 +47,7 @@ class RoutingFigures:
     rows: BoolArray  # (n_samples,) mask of the rows that are compared
     summary: dict[str, Any]  # figures of ``mild.metrics.summary``
     constant_losses: FloatArray  # (n_experts,) mean loss of always choosing the same expert
-    # ``mild.metrics.outcomes.baselines``: what the choices are compared with
+    # ``mild.metrics.results.baselines``: what the choices are compared with
     baselines: list[dict[str, Any]]
     verdict: Verdict  # whether the router does what was asked for
     # recall of the experts that are cheapest in less than 1 / n_experts of the rows
@@ -91,7 +91,7 @@ class RoutingFigures:
 class ComparedChoices:
     """Choices on the n rows that are compared."""
 
-    outcomes: Outcomes
+    outcomes: Results
     chosen: IntArray  # (n,) experts; for a cascade, the column after those of the experts
     expert_names: Sequence[str]
     groups: IntArray  # (n,) rows of one group count once in an interval
@@ -127,7 +127,7 @@ class MeanPrices:
 
 
 def routing_figures(
-    outcomes: Outcomes,
+    outcomes: Results,
     chosen: IntArray,
     expert_names: Sequence[str],
     groups: IntArray | None = None,
@@ -190,7 +190,7 @@ def routing_figures(
 
 
 def _with_ties_decided(figures: RoutingSummary, compared: ComparedChoices) -> RoutingSummary:
-    """Return the figures with ties between cheapest experts decided as ``Outcomes.oracle`` does."""
+    """Return the figures with ties between cheapest experts decided as ``Results.oracle`` does."""
     outcomes = compared.outcomes
     perfect = outcomes.oracle()
     recall = expert_recall(outcomes.experts.costs, compared.answering, best=perfect)
@@ -243,7 +243,7 @@ def _verdict(
     compared: ComparedChoices, constant: int, prices: MeanPrices, target: TargetInfo | None
 ) -> Verdict:
     """Return the verdict on the choices against always asking one expert, and on the target, if any."""
-    verdict = verdict_of_choices(
+    verdict = judge_cost(
         compared.outcomes.costs,
         compared.chosen,
         constant,

@@ -21,7 +21,7 @@ from mild.errors import UnsupportedError, check_option
 from mild.evaluation.figures import mean_columns
 from mild.metrics import TargetVerdict
 from mild.metrics.curves import prices_unused
-from mild.metrics.outcomes import Outcomes, mean_known
+from mild.metrics.results import Results, mean_known
 from mild.money import amount
 from mild.report.charts import AXES
 
@@ -33,7 +33,7 @@ class RoutedRows:
     """Rows with known outcomes and a router's choices on them."""
 
     expert_names: list[str]  # names of the experts, in the router's order
-    outcomes: Outcomes
+    outcomes: Results
     # (n_samples,) the router's choices; for a cascade, the column after those of the experts
     chosen: IntArray
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
@@ -547,7 +547,7 @@ def _group_line(
     equal_queries = None
     if rows.queries is not None:
         equal_queries = [duplicate_groups([rows.queries[row] for row in group.rows])]
-    intervals = metrics.difference_intervals([difference], equal_queries, confidence)
+    intervals = metrics.split_intervals([difference], equal_queries, confidence)
     estimate, low, high = intervals.row(0)
     n_asked = np.bincount(rows.answering[group.rows], minlength=len(rows.expert_names))
     most_asked = int(rows.outcomes.least(-n_asked[None].astype(float))[0])
@@ -681,7 +681,7 @@ def _reward_parameters(estimator: EstimatorInfo | None) -> dict[str, Any]:
     return {**(inner.get("params") or {}), **best_params}
 
 
-def _rewards(outcomes: Outcomes, form: str, scale: float | None, strength: float) -> FloatArray:
+def _rewards(outcomes: Results, form: str, scale: float | None, strength: float) -> FloatArray:
     costs = outcomes.costs
     result = np.zeros_like(costs)
     if form == "cheapest":

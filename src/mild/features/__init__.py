@@ -62,8 +62,8 @@ def make_features(name: str = "hashing", **options: Any) -> TextFeatures:
 
     Examples
     --------
-    >>> make_features("hashing", dimensions=64)
-    HashingFeatures(dimensions=64)
+    >>> make_features("hashing", n_components=64)
+    HashingFeatures(n_components=64)
     """
     if name not in FEATURES:
         # ONNX features come with a trained encoder, so that the message does not suggest them.

@@ -45,7 +45,7 @@ class TextFeatures(ABC):
     >>> from mild import LinearRouter
     >>> from mild.features import HashingFeatures
     >>> texts, costs = ["2 + 2", "3 * 4", "Who wrote Faust?", "Who is Ada?"], [[0, 1]] * 2 + [[1, 0]] * 2
-    >>> router = make_pipeline(HashingFeatures(dimensions=2), LinearRouter()).fit(texts, costs)
+    >>> router = make_pipeline(HashingFeatures(n_components=2), LinearRouter()).fit(texts, costs)
     >>> router.predict(["5 + 7", "Who was Euler?"])
     array([0, 1])
     """

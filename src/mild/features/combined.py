@@ -30,7 +30,7 @@ class CombinedFeatures(TextFeatures):
 
     Examples
     --------
-    >>> features = CombinedFeatures(HashingFeatures(dimensions=32))
+    >>> features = CombinedFeatures(HashingFeatures(n_components=32))
     >>> features.set_params(encoder__max_length=64).get_params()["encoder__max_length"]
     64
     """

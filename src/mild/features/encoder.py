@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from mild.core.arrays import check_integer
-from mild.errors import ArtifactError, DataFileError
+from mild.errors import DataFileError, RouterFileError
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
     MODELS_VARIABLE,
@@ -157,7 +157,7 @@ class EncoderFeatures(EmbeddingFeatures):
         expected = self._expected or {}
         files = find_encoder(str(self.source), expected.get("path"), download=self.download)
         if expected and (files.digest, files.width) != (expected["sha256"], self.n_features_):
-            raise ArtifactError(
+            raise RouterFileError(
                 f"the encoder '{self.source}' in {files.folder} is not the one that the router was "
                 f"fitted with; its files have another SHA-256."
             )

@@ -40,13 +40,13 @@ VERSION = 1
 TENSORS = ("terms", "weights", "projection", "centre", "scale", "limits")
 # Smallest and largest value of each parameter.
 RANGES = {
-    "dimensions": (1, 4096),
-    "max_terms": (1, 1 << 24),
-    "min_texts": (1, 1 << 31),
+    "n_components": (1, 4096),
+    "n_features": (1, 1 << 24),
+    "min_df": (1, 1 << 31),
     "bits": (8, 24),
     "first": (1, 1 << 20),
     "last": (0, 1 << 20),
-    "seed": (0, 1 << 32),
+    "random_state": (0, 1 << 32),
 }
 # All texts count for the idf; the projection is learned from at most this many of them.
 PROJECTION_TEXTS = 8_192
@@ -80,11 +80,11 @@ class HashingFeatures(TextFeatures):
 
     Parameters
     ----------
-    dimensions : int, default=128
+    n_components : int, default=128
         Largest number of directions.
-    max_terms : int, default=32768
+    n_features : int, default=32768
         Largest number of buckets that are kept.
-    min_texts : int, default=3
+    min_df : int, default=3
         Number of texts in which a bucket must occur; 1 where there are fewer than 100 texts.
     bits : int, default=20
         There are ``2^bits`` buckets.
@@ -92,26 +92,26 @@ class HashingFeatures(TextFeatures):
         Number of characters that are kept of longer texts, from their beginning.
     last : int, default=2048
         The same from their end.
-    seed : int, default=0
+    random_state : int, default=0
         Seed of the random sketch behind the projection.
 
     Examples
     --------
     >>> texts = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where is Rome?"]
-    >>> features = HashingFeatures(dimensions=2).fit(texts)
+    >>> features = HashingFeatures(n_components=2).fit(texts)
     >>> features.transform(["How much is 5 + 5?", ""]).shape
     (2, 11)
     """
 
     kind = "hashing"
 
-    dimensions: int = 128
-    max_terms: int = 32_768
-    min_texts: int = 3
+    n_components: int = 128
+    n_features: int = 32_768
+    min_df: int = 3
     bits: int = 20
     first: int = FIRST
     last: int = LAST
-    seed: int = 0
+    random_state: int = 0
 
     @property
     def n_features_(self) -> int:
@@ -146,15 +146,15 @@ class HashingFeatures(TextFeatures):
         """Indices, ascending, of the texts from which the projection is learned; None for all of them."""
         if n_texts <= PROJECTION_TEXTS:
             return None
-        rng = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self.random_state)
         return np.sort(rng.choice(n_texts, PROJECTION_TEXTS, replace=False))
 
     def fit_counts(self, counts: TermCounts, sample: Sequence[str]) -> Self:
         """Learn from the counts of all texts, and from the texts at ``sample_rows``."""
-        min_texts = 1
+        min_df = 1
         if counts.texts >= FEW_TEXTS:
-            min_texts = self.min_texts
-        terms = frequent_terms(counts.frequencies, min_texts, self.max_terms)
+            min_df = self.min_df
+        terms = frequent_terms(counts.frequencies, min_df, self.n_features)
         weights = np.log((1 + counts.texts) / (1 + counts.frequencies[terms])) + 1
         projection, row_factors = _rounded(self._directions(sample, terms, weights))
         n_directions = projection.shape[1]
@@ -174,7 +174,7 @@ class HashingFeatures(TextFeatures):
     def _directions(
         self, texts: Sequence[str], terms: Ints, weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """The leading right singular vectors (n_terms, at most dimensions) of the weighted term matrix M.
+        """The leading right singular vectors (n_terms, at most n_components) of the weighted terms M.
 
         With random G, a sketch of the texts that is sharpened by passes over M, and then an exact
         decomposition inside it (Halko, Martinsson and Tropp 2011, algorithms 4.4 and 5.1)::
@@ -183,12 +183,12 @@ class HashingFeatures(TextFeatures):
             B = M^T Q,  and  B^T B = R S^2 R^T
             directions = B R S^-1
         """
-        n_directions = min(self.dimensions, terms.size, len(texts))
+        n_directions = min(self.n_components, terms.size, len(texts))
         if n_directions == 0:
             return np.zeros((terms.size, 0))
         M = self._weighted_terms(texts, terms, weights)
         sketch_width = min(n_directions + EXTRA, terms.size, len(texts))
-        rng = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self.random_state)
         G = rng.standard_normal((terms.size, sketch_width), dtype=np.float32)
         Q, _ = np.linalg.qr(M @ G)
         for _ in range(PASSES):
@@ -243,7 +243,7 @@ class HashingFeatures(TextFeatures):
 
     def held_out_shares(self, seen: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
         # The projection does not matter here, and a single direction is found quickly.
-        return replace(self, dimensions=1).fit(seen).unseen_shares(texts)
+        return replace(self, n_components=1).fit(seen).unseen_shares(texts)
 
     def without_other_texts(self, texts: Sequence[str], X: Rows, train: NDArray[np.intp]) -> Rows:
         # Terms and directions fit the texts that they were learned from better than new ones.
@@ -290,8 +290,8 @@ class HashingFeatures(TextFeatures):
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
         features = cls(
-            dimensions=max(tensors["projection"].shape[1], 1),
-            max_terms=max(tensors["terms"].size, 1),
+            n_components=max(tensors["projection"].shape[1], 1),
+            n_features=max(tensors["terms"].size, 1),
             bits=settings["bits"],
             first=settings["first"],
             last=settings["last"],
@@ -385,10 +385,10 @@ class TermCounts:
         )
 
 
-def frequent_terms(frequencies: Ints, min_texts: int, max_terms: int) -> Ints:
-    """Buckets, ascending, that occur in at least ``min_texts`` texts; the most frequent if too many do."""
-    terms = np.flatnonzero(frequencies >= min_texts)
-    if terms.size > max_terms:
-        most_frequent = np.argsort(-frequencies[terms], kind="stable")[:max_terms]
+def frequent_terms(frequencies: Ints, min_df: int, n_features: int) -> Ints:
+    """Buckets, ascending, that occur in at least ``min_df`` texts; the most frequent if too many do."""
+    terms = np.flatnonzero(frequencies >= min_df)
+    if terms.size > n_features:
+        most_frequent = np.argsort(-frequencies[terms], kind="stable")[:n_features]
         terms = np.sort(terms[most_frequent])
     return terms

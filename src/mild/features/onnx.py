@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.threads import thread_count
-from mild.errors import ArtifactError, InvalidInputError, count_noun
+from mild.errors import InvalidInputError, RouterFileError, count_noun
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import Ids, Tokens, batches_by_length, import_extra, padded
 
@@ -123,18 +123,18 @@ class OnnxFeatures(EmbeddingFeatures):
             (vectors,) = session.run(None, inputs)
         except Exception as error:  # onnxruntime raises nothing narrower
             reason = str(error).splitlines()[0]
-            raise ArtifactError(
+            raise RouterFileError(
                 f"{ENCODER_FILE} cannot be run on these texts ({reason})."
             ) from error
         is_one_per_text = vectors.ndim == 2 and len(vectors) == len(ids)
         width = getattr(self, "n_features_", 0)  # 0 while fitting
         if not is_one_per_text or width not in (0, vectors.shape[1]):
-            raise ArtifactError(
+            raise RouterFileError(
                 f"{ENCODER_FILE} must give {width or 'as many'} numbers per text; got shape "
                 f"{vectors.shape} for {count_noun(len(ids), 'text')}."
             )
         if not np.isfinite(vectors).all():
-            raise ArtifactError(
+            raise RouterFileError(
                 f"{ENCODER_FILE} must give finite numbers; it gave NaN or infinity."
             )
         return np.asarray(vectors, np.float32)
@@ -159,10 +159,10 @@ def _open_session(content: bytes) -> Any:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises nothing narrower
         reason = str(error).splitlines()[0]
-        raise ArtifactError(f"{ENCODER_FILE} cannot be opened ({reason}).") from error
+        raise RouterFileError(f"{ENCODER_FILE} cannot be opened ({reason}).") from error
     names = sorted(entry.name for entry in session.get_inputs())
     if names != sorted(INPUTS) or len(session.get_outputs()) != 1:
-        raise ArtifactError(
+        raise RouterFileError(
             f"{ENCODER_FILE} must have the inputs {' and '.join(INPUTS)} and one output; got "
             f"{', '.join(names)} and {count_noun(len(session.get_outputs()), 'output')}."
         )

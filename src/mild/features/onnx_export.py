@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mild.errors import ArtifactError, MissingExtraError, install_hint
+from mild.errors import MissingExtraError, RouterFileError, install_hint
 from mild.features.encoder import EncoderFeatures, LoadedEncoder, find_encoder
 from mild.features.onnx import ENCODER_FILE, INPUTS, OnnxFeatures
 from mild.features.pretrained import Tokens
@@ -50,7 +50,7 @@ def exported(encoder: PooledEncoder, tokenizer: bytes, max_length: int, pad: int
     expected = encode_rows(encoder, ids, pad, cpu).numpy()
     difference = float(np.abs(features.vectorize(PROBES) - expected).max())
     if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
-        raise ArtifactError(
+        raise RouterFileError(
             f"{ENCODER_FILE} must give the vectors of the network to {TOLERANCE:g}; they differ by "
             f"{difference:.2g}. This encoder cannot be exported by this version of torch."
         )
@@ -69,7 +69,7 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
     for weight in encoder.state_dict().values():
         size += weight.numel() * weight.element_size()
     if size > MAX_BYTES:
-        raise ArtifactError(
+        raise RouterFileError(
             f"an encoder must have less than 2 GB of weights to be one ONNX file; got {size:,} bytes."
         )
     # Two texts of different length: both axes are dynamic, and the mask is traced.

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 
 from mild.core.long_texts import FIRST, LAST, shorten
-from mild.errors import ArtifactError, DataFileError, MissingExtraError, count_noun, install_hint
+from mild.errors import DataFileError, MissingExtraError, RouterFileError, count_noun, install_hint
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
     file_digest,
@@ -115,7 +115,7 @@ class StaticFeatures(EmbeddingFeatures):
         if expected is None:
             self._reference = _reference_of(source, folder, digests)
         elif any(expected[key] != digest for key, digest in digests.items()):
-            raise ArtifactError(
+            raise RouterFileError(
                 f"the static embeddings {source!r} in {folder} are not those that the "
                 f"router was fitted with; install the same version, or save with embed=True."
             )

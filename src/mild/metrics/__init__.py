@@ -17,13 +17,13 @@ from mild.metrics.deferral import (
 )
 from mild.metrics.interval import Interval
 from mild.metrics.intervals import (
-    difference_intervals,
     grouped_rows,
+    joint_intervals,
     linearised_rows,
     paired_interval,
-    resampled_intervals,
-    simultaneous_intervals,
+    split_intervals,
 )
+from mild.metrics.results import Results
 from mild.metrics.routing import (
     balanced_deferral_loss,
     balanced_recall,
@@ -43,8 +43,8 @@ from mild.metrics.routing import (
     worst_recall,
 )
 from mild.metrics.sequential import MeanTest
-from mild.metrics.target_verdict import TargetVerdict, target_of_choices
-from mild.metrics.verdict import Verdict, count_judged, verdict_of_choices
+from mild.metrics.target_verdict import TargetVerdict, judge_target
+from mild.metrics.verdict import Verdict, count_judged, judge_cost
 
 __all__ = [
     "AccuracyCoverageCurve",
@@ -52,6 +52,7 @@ __all__ = [
     "Interval",
     "MeanTest",
     "ReliabilityCurve",
+    "Results",
     "TargetVerdict",
     "Verdict",
     "accuracy_coverage_curve",
@@ -65,26 +66,25 @@ __all__ = [
     "count_judged",
     "deferral_loss",
     "deferral_summary",
-    "difference_intervals",
     "expected_calibration_error",
     "expert_correctness",
     "expert_recall",
     "expert_shares",
     "frontier",
     "grouped_rows",
+    "joint_intervals",
+    "judge_cost",
+    "judge_target",
     "linearised_rows",
     "mean_coverage_curve",
     "oracle_loss",
     "oracle_shares",
     "paired_interval",
     "reliability_curve",
-    "resampled_intervals",
     "share_entropy",
     "shuffled_control",
-    "simultaneous_intervals",
+    "split_intervals",
     "summary",
-    "target_of_choices",
     "two_expert_curve",
-    "verdict_of_choices",
     "worst_recall",
 ]

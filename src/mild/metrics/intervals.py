@@ -1,7 +1,7 @@
 """Confidence intervals of mean differences, such as those of the costs of two routers on the same rows.
 
-``difference_intervals`` selects the kind of interval: ``paired_interval`` for one difference,
-``simultaneous_intervals`` for several that must hold jointly, ``resampled_intervals`` for several random
+``split_intervals`` selects the kind of interval: ``paired_interval`` for one difference,
+``joint_intervals`` for several that must hold jointly, ``resampled_intervals`` for several random
 splits of the same rows into training and test rows. ``linearised_rows`` and ``grouped_rows`` rewrite means
 over known rows, and over groups of rows, as plain means of rows, so that the intervals need no special case
 for missing values or groups.
@@ -39,7 +39,7 @@ BLOCK = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class SimultaneousIntervals:
+class JointIntervals:
     """Intervals for m mean differences of n rows that all hold at once with the given confidence.
 
     ``estimate``, ``low``, ``high`` and ``standard_error`` are (m,); ``quantile`` is the distance of the
@@ -161,13 +161,13 @@ def _check_two_groups(n_groups: int, are_rows: bool) -> None:
     raise invalid("groups", f"must name {rule}")
 
 
-def simultaneous_intervals(
+def joint_intervals(
     differences: ArrayLike,
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = 0,
     side: str = "two-sided",
     n_draws: int = 20_000,
-) -> SimultaneousIntervals:
+) -> JointIntervals:
     """Return intervals for m mean differences that hold jointly.
 
     The limits are ``mean_j ± q * se_j`` with q the ``confidence`` quantile of ``max_j |T_j|``, where T is
@@ -191,12 +191,12 @@ def simultaneous_intervals(
 
     Returns
     -------
-    intervals : SimultaneousIntervals
+    intervals : JointIntervals
 
     Examples
     --------
     >>> noise = np.random.default_rng(0).normal(size=(400, 2))
-    >>> simultaneous_intervals(noise + [0.0, -0.5], side="upper").decided
+    >>> joint_intervals(noise + [0.0, -0.5], side="upper").decided
     array([False,  True])
     """
     check_option("side", side, ("two-sided", "lower", "upper"))
@@ -224,7 +224,7 @@ def simultaneous_intervals(
         low = np.full(m, -np.inf)
     elif side == "lower":
         high = np.full(m, np.inf)
-    return SimultaneousIntervals(mean, low, high, error, q, n_samples, confidence, side)
+    return JointIntervals(mean, low, high, error, q, n_samples, confidence, side)
 
 
 def _largest_t(
@@ -247,7 +247,7 @@ def resampled_intervals(
     test_over_train: float,
     confidence: float = 0.95,
     floor: ArrayLike | None = None,
-) -> SimultaneousIntervals:
+) -> JointIntervals:
     """Return joint intervals for m mean differences from J random splits into training and test rows.
 
     Splits share rows, so the plain standard error is far too small. The corrected variance of a mean over
@@ -270,7 +270,7 @@ def resampled_intervals(
 
     Returns
     -------
-    intervals : SimultaneousIntervals
+    intervals : JointIntervals
 
     Examples
     --------
@@ -295,7 +295,7 @@ def resampled_intervals(
     t = 0.0
     if n_uncertain:
         t = student_quantile(1 - (1 - confidence) / n_uncertain, n_splits - 1)
-    return SimultaneousIntervals(
+    return JointIntervals(
         estimate=mean,
         low=mean - t * error,
         high=mean + t * error,
@@ -307,19 +307,19 @@ def resampled_intervals(
     )
 
 
-def difference_intervals(
+def split_intervals(
     splits: Sequence[FloatArray],
     groups: Sequence[ArrayLike] | None = None,
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = 0,
     test_over_train: float = 0.0,
-) -> SimultaneousIntervals:
+) -> JointIntervals:
     """Return joint intervals for m mean differences, on one split or on several random splits of the rows.
 
     The kind of interval depends on what there is:
 
     - one split, one difference: ``paired_interval``;
-    - one split, several differences: ``simultaneous_intervals``;
+    - one split, several differences: ``joint_intervals``;
     - several splits: ``resampled_intervals`` of the means of the splits, with the standard errors over all
       rows as a floor.
 
@@ -342,14 +342,14 @@ def difference_intervals(
 
     Returns
     -------
-    intervals : SimultaneousIntervals
+    intervals : JointIntervals
 
     Examples
     --------
     >>> rows = np.random.default_rng(0).normal(-0.5, 1, size=(300, 2))
-    >>> difference_intervals([rows]).decided
+    >>> split_intervals([rows]).decided
     array([ True,  True])
-    >>> difference_intervals([np.tile(rows, (2, 1))], [np.tile(np.arange(300), 2)]).n
+    >>> split_intervals([np.tile(rows, (2, 1))], [np.tile(np.arange(300), 2)]).n
     300
     """
     rows = np.concatenate(splits)
@@ -363,7 +363,7 @@ def difference_intervals(
     if labels is not None:
         rows = grouped_rows(rows, labels)
     if len(splits) == 1:
-        return simultaneous_intervals(rows, confidence, random_state)
+        return joint_intervals(rows, confidence, random_state)
     split_means = np.array([split.mean(axis=0) for split in splits])
     floor = rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
     return resampled_intervals(split_means, test_over_train, confidence, floor)
@@ -379,9 +379,9 @@ def _joined_labels(groups: Sequence[ArrayLike] | None) -> NDArray[Any] | None:
     return labels
 
 
-def _single_interval(interval: Interval) -> SimultaneousIntervals:
-    """Return the interval of one mean difference as ``SimultaneousIntervals`` with m = 1."""
-    return SimultaneousIntervals(
+def _single_interval(interval: Interval) -> JointIntervals:
+    """Return the interval of one mean difference as ``JointIntervals`` with m = 1."""
+    return JointIntervals(
         estimate=np.array([interval.estimate]),
         low=np.array([interval.low]),
         high=np.array([interval.high]),

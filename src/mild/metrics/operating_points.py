@@ -17,7 +17,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.rounding import OUTCOME_TOLERANCE, tie_ranks
-from mild.errors import ArtifactError
+from mild.errors import RouterFileError
 from mild.metrics.interval import Interval
 
 #: Kinds of settings.
@@ -295,7 +295,7 @@ class Frontier:
 
         Raises
         ------
-        ArtifactError
+        RouterFileError
             If the content is not that of a frontier of these experts.
         """
         names = list(expert_names)
@@ -305,7 +305,7 @@ class Frontier:
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             is_consistent = False
         if not is_consistent:
-            raise ArtifactError(
+            raise RouterFileError(
                 "the router's record of its settings (notes.frontier) must have finite numbers for each "
                 f"setting and for each of the experts {', '.join(names)}; tune the router again."
             )

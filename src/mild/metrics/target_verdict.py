@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.metrics.interval import Interval
-from mild.metrics.intervals import difference_intervals, linearised_rows
-from mild.metrics.outcomes import all_priced
+from mild.metrics.intervals import linearised_rows, split_intervals
+from mild.metrics.results import all_priced
 from mild.money import amounts, decimals, plain_number
 
 
@@ -406,7 +406,7 @@ class ReferenceComparison:
         labels = None
         if self.groups is not None:
             labels = [self.groups]
-        intervals = difference_intervals([rows], labels, self.confidence, self.random_state)
+        intervals = split_intervals([rows], labels, self.confidence, self.random_state)
         estimate, low, high = intervals.row(0)
         standard_error = float(intervals.standard_error[0])
         return Interval(estimate, low, high, standard_error, intervals.n, self.confidence)
@@ -443,7 +443,7 @@ class _DollarFigures:
     reference_per_1000: float | None = None
 
 
-def target_of_choices(
+def judge_target(
     scores: FloatArray,
     prices: FloatArray | None,
     chosen: IntArray,
@@ -496,7 +496,7 @@ def target_of_choices(
     >>> scores = np.tile([[1.0, 1.0], [0.0, 1.0]], (40, 1))
     >>> prices = np.tile([1.0, 4.0], (80, 1))
     >>> chosen = np.tile([0, 1], 40)
-    >>> verdict = target_of_choices(scores, prices, chosen, 1, ["small", "large"], {"keep_quality": 0.9})
+    >>> verdict = judge_target(scores, prices, chosen, 1, ["small", "large"], {"keep_quality": 0.9})
     >>> verdict.quality_kept.estimate, verdict.dollars_saved.estimate, verdict.met
     (1.0, 0.375, True)
     """

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.errors import check_option, count_noun
-from mild.metrics.intervals import difference_intervals, linearised_rows
+from mild.metrics.intervals import linearised_rows, split_intervals
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
 from mild.metrics.target_verdict import TargetVerdict
 from mild.money import amount, decimals
@@ -328,7 +328,7 @@ def _per_1000(dollars: float | None) -> float | None:
     return 1000 * dollars
 
 
-def verdict_of_choices(
+def judge_cost(
     costs: FloatArray,
     chosen: IntArray,
     expert: int,
@@ -371,7 +371,7 @@ def verdict_of_choices(
     Examples
     --------
     >>> costs = np.tile([[0.0, 1.0], [1.0, 0.25]], (20, 1))
-    >>> verdict_of_choices(costs, np.tile([0, 1], 20), 0, ["small", "large"]).estimate
+    >>> judge_cost(costs, np.tile([0, 1], 20), 0, ["small", "large"]).estimate
     -0.375
     """
     # Two columns: the cost of the choice, and that of the constant.
@@ -400,7 +400,7 @@ def verdict_of_choices(
     has_cost = is_known.any(axis=1)
     rows = linearised_rows(compared_costs[has_cost])
     difference = rows[:, :1] - rows[:, 1:]
-    intervals = difference_intervals([difference], [labels[has_cost]], confidence, random_state)
+    intervals = split_intervals([difference], [labels[has_cost]], confidence, random_state)
     estimate, low, high = intervals.row(0)
     router_cost, constant_cost = rows.mean(axis=0).tolist()
     return replace(

@@ -63,7 +63,7 @@ def cost_matrix(predictions: Tensor, labels: Tensor, betas: Vector | None = None
 
 
 def rewards(
-    costs: Tensor, kind: str = "others", scale: float | None = None, strength: float = 0.5
+    costs: Tensor, kind: str = "others", cost_scale: float | None = None, strength: float = 0.5
 ) -> Tensor:
     """Return a non-negative weight per expert and sample, large where the cost c_k is low.
 
@@ -71,7 +71,7 @@ def rewards(
     (``mild_loss``). The maximum and the sum are over the experts of the row whose cost is known:
 
     - ``others``: the sum of the other costs (paper, Lemma 1);
-    - ``complement``: ``1 - c_k / scale`` (paper, Lemma 2);
+    - ``complement``: ``1 - c_k / cost_scale`` (paper, Lemma 2);
     - ``contrast``: the largest cost minus ``c_k``;
     - ``baseline``: ``max + strength * (sum - max) - c_k``.
 
@@ -81,7 +81,7 @@ def rewards(
         Non-negative costs; NaN where an expert was never asked. Its reward is then 0.
     kind : {"others", "complement", "contrast", "baseline"}, default="others"
         Form of the rewards.
-    scale : float, default=None
+    cost_scale : float, default=None
         Only for ``complement``: the largest possible cost. None takes the largest cost present, which is
         wrong for batches.
     strength : float, default=0.5
@@ -109,25 +109,25 @@ def rewards(
         raise invalid(
             "costs", "must be known for at least one expert in every row; got a row with only NaN."
         )
-    if kind == "complement" and scale is not None and array.numel():
+    if kind == "complement" and cost_scale is not None and array.numel():
         largest = float(array.nan_to_num(nan=0.0).max())
-        if largest > scale * (1 + 1e-6):
+        if largest > cost_scale * (1 + 1e-6):
             raise invalid(
-                "scale",
-                f"must be the largest possible cost; got {scale:g}, but a cost of "
+                "cost_scale",
+                f"must be the largest possible cost; got {cost_scale:g}, but a cost of "
                 f"{largest:g} is present.",
             )
-    return unchecked_rewards(array, kind, scale, strength)
+    return unchecked_rewards(array, kind, cost_scale, strength)
 
 
 def unchecked_rewards(
-    costs: Tensor, kind: str, scale: float | None, strength: float = 0.5
+    costs: Tensor, kind: str, cost_scale: float | None, strength: float = 0.5
 ) -> Tensor:
     """Return ``rewards`` without checks of the costs, for training steps."""
     is_unknown = torch.isnan(costs)
     filled_costs = costs.masked_fill(is_unknown, 0)
     if kind == "complement":
-        weights = _complement(filled_costs, scale)
+        weights = _complement(filled_costs, cost_scale)
     else:
         if kind in STRENGTHS:
             strength = STRENGTHS[kind]
@@ -135,12 +135,12 @@ def unchecked_rewards(
     return weights.masked_fill(is_unknown, 0)
 
 
-def _complement(costs: Tensor, scale: float | None) -> Tensor:
-    """Return ``1 - c_k / scale``; without a scale it is the largest cost."""
-    if scale is not None:
-        if not (math.isfinite(scale) and scale > 0):
-            raise invalid("scale", f"must be positive and finite; got {scale}.")
-        return (1 - costs / scale).clamp(min=0)
+def _complement(costs: Tensor, cost_scale: float | None) -> Tensor:
+    """Return ``1 - c_k / cost_scale``; without one it is the largest cost."""
+    if cost_scale is not None:
+        if not (math.isfinite(cost_scale) and cost_scale > 0):
+            raise invalid("cost_scale", f"must be positive and finite; got {cost_scale}.")
+        return (1 - costs / cost_scale).clamp(min=0)
     if not costs.numel():
         return 1 - costs
     largest = costs.max()
@@ -229,7 +229,7 @@ def deferral_loss(costs: Tensor, chosen: Tensor) -> Tensor:
 def expert_mass(
     costs: Tensor, rewards: str = "others", counts: str = "reward", strength: float = 0.5
 ) -> Tensor:
-    """Return how many samples count for each expert, as ``mild.expert_mass``.
+    """Return how many samples count for each expert, as ``mild.core.expert_mass``.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def expert_mass(
 def theory_margins(
     mass: Vector, norms: Vector | None = None, total: float | None = None, share_below: float = 0.0
 ) -> Tensor:
-    """Return margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, as ``mild.theory_margins``.
+    """Return margins ``rho_k`` proportional to ``(m_k * X_k^2)^(1/3)``, as ``mild.core.theory_margins``.
 
     They minimise the complexity term of the paper's margin bound, for a fixed sum.
 

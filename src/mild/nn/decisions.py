@@ -15,7 +15,7 @@ from mild.nn.tensors import Margins, Vector, float_matrix, to_numpy
 def decide(
     scores: Tensor,
     margins: Vector | float | Margins | None = None,
-    rule: str = "stationary",
+    decision: str = "stationary",
     surrogate: object = "logistic",
 ) -> Tensor:
     """Return the expert to choose in each row of scores; ties go to the highest index.
@@ -26,10 +26,10 @@ def decide(
         Scores of the router; higher is better.
     margins : tensor of shape (n_experts,), sequence, float or Margins, default=None
         Positive margins that the scores were trained with. None means that all margins are equal.
-    rule : {"stationary", "argmax"}, default="stationary"
+    decision : {"stationary", "argmax"}, default="stationary"
         "argmax" takes the largest score, as in the paper. "stationary" takes the largest expected reward,
         by ``stationary_distribution``; it is consistent for any margins. With equal margins
-        the two rules agree.
+        the two agree.
     surrogate : str or float, default="logistic"
         The surrogate that the scores were trained with.
 
@@ -44,7 +44,7 @@ def decide(
     tensor([0])
     """
     f = float_matrix("scores", scores)
-    chosen = decisions.decide(to_numpy(f), _to_numpy(margins), rule, surrogate)
+    chosen = decisions.decide(to_numpy(f), _to_numpy(margins), decision, surrogate)
     return torch.from_numpy(chosen).to(f.device, torch.int64)
 
 

@@ -99,11 +99,12 @@ def mild_loss(
 
 
 def tdef_loss(
-    scores: Tensor, costs: Tensor, scale: float | None = None, surrogate: object = "logistic"
+    scores: Tensor, costs: Tensor, cost_scale: float | None = None, surrogate: object = "logistic"
 ) -> Tensor:
     """Return the TDEF loss of each sample.
 
-    TDEF (Mao, Mohri, Zhong 2023) is ``mild_loss`` with the rewards ``1 - cost / scale`` and all margins 1.
+    TDEF (Mao, Mohri, Zhong 2023) is ``mild_loss`` with the rewards ``1 - cost / cost_scale`` and all
+    margins 1.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def tdef_loss(
         Scores of the router; higher is better.
     costs : tensor of shape (n_samples, n_experts)
         Costs. Experts whose cost is NaN take no part in the row.
-    scale : float, default=None
+    cost_scale : float, default=None
         The largest possible cost; pass it when you work in batches. None takes the largest present.
     surrogate : str or float, default="logistic"
         As in ``mild_loss``.
@@ -123,11 +124,11 @@ def tdef_loss(
 
     Examples
     --------
-    >>> tdef_loss(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]), scale=1.0)
+    >>> tdef_loss(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]), cost_scale=1.0)
     tensor([0.6931])
     """
     array = float_matrix("costs", costs)
-    weights = unchecked_rewards(array, "complement", scale)
+    weights = unchecked_rewards(array, "complement", cost_scale)
     return mild_loss(scores, weights, None, surrogate, asked=~torch.isnan(array))
 
 

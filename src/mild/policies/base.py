@@ -193,7 +193,7 @@ class Policy(ABC):
         """Expected cost (n, p) of each expert, if the policy has learned it."""
         raise UnsupportedError(
             f"a {self.kind} router learned which expert is best, not what each will cost. "
-            f"Use CostRegressionRouter, KNNRouter or PricedRouter for expected costs."
+            f"Use RidgeRouter, KNNRouter or PricedRouter for expected costs."
         )
 
     def expected_errors(self, X: Any) -> FloatArray:

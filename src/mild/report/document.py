@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mild.artifact.files import check_free, replacing
-from mild.artifact.manifest import refuse_old_folder
 from mild.artifact.versions import find_version
-from mild.errors import ArtifactError, DataFileError
+from mild.errors import DataFileError
 
 SCHEMA = 1
 #: Name of a saved evaluation in a router's folder.
@@ -116,19 +115,12 @@ def read_evaluation(path: str | os.PathLike[str]) -> Document:
     ------
     DataFileError
         Nothing is there, or no evaluation is saved there.
-    ArtifactError
-        The router was written by mild 0.1 to 0.9.
     """
     file = Path(path)
     if not file.exists():
         raise DataFileError(f"{file}: there is no such folder or file.")
     if file.is_dir():
         folder, _ = find_version(file)
-        try:
-            refuse_old_folder(folder)
-        except ArtifactError as error:
-            message = f"cannot load a router from {folder}: {error}"
-            raise ArtifactError(message, code=error.code) from error
         file = folder / EVALUATION_FILE
     if not file.is_file():
         raise DataFileError(

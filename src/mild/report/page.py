@@ -19,8 +19,7 @@ from markupsafe import Markup
 from mild.artifact.files import check_free
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
-from mild.metrics.outcomes import TIES
-from mild.metrics.verdict import STARTS
+from mild.metrics.results import TIES
 from mild.report.certainty import certainty_sentence, certainty_setting
 from mild.report.charts import (
     AXES,
@@ -146,8 +145,8 @@ def render(document: Mapping[str, Any]) -> str:
         The document has another schema, or something in it is missing or wrong.
     """
     if document.get("schema") != SCHEMA:
-        got = f"got {document.get('schema')!r}. Use the version of mild that wrote it."
-        raise invalid("document", f"must be an evaluation of schema {SCHEMA}; {got}")
+        rule = f"must be an evaluation of schema {SCHEMA}; got {document.get('schema')!r}."
+        raise invalid("document", rule)
     try:
         return _page(clean(document))
     except (LookupError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
@@ -186,7 +185,7 @@ def _page(document: dict[str, Any]) -> str:
         document=document,
         short=short_by_name,
         names=short_names(experts, 24),
-        answer=verdict.get("headline") or STARTS[verdict["pays"]],
+        answer=verdict["headline"],
         # Dollars and quality have lines of their own.
         lead=verdict_lead(verdict, has_facts=bool(facts)),
         ties=TIES,
@@ -194,7 +193,7 @@ def _page(document: dict[str, Any]) -> str:
         beside=alternatives_table(document),
         warning=optimism(document),
         bars=verdict_bars(document),
-        asked=target_lines(verdict.get("target")),
+        asked=target_lines(verdict["target"]),
         links=links,
         policy=_content_policy(style, script),
         style=style,

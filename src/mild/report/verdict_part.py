@@ -53,25 +53,25 @@ def reference_of(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
     With a target, it is the best expert of the tuning; otherwise the best one of these rows.
     """
-    means = document["figures"].get("means") or {}
-    target = document["verdict"].get("target")
+    means = document["figures"]["means"]
+    target = document["verdict"]["target"]
     if target is not None and means.get("reference") is not None:
         return str(target["reference"]), means["reference"]
-    return str(document["verdict"]["constant"]), means.get("constant") or {}
+    return str(document["verdict"]["constant"]), means["constant"]
 
 
 def fact_lines(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return lines on quality, dollars, answers and unused prices, each with its name and its text."""
     lines = []
-    means = document["figures"].get("means") or {}
-    router = means.get("router") or {}
+    means = document["figures"]["means"]
+    router = means["router"]
     name, reference = reference_of(document)
     always = f"always {name}"
-    if router.get("quality") is not None and reference.get("quality") is not None:
-        quality_name = document.get("quality_name", "accuracy")
+    if router["quality"] is not None and reference["quality"] is not None:
+        quality_name = document["quality_name"]
         text = _quality_words(router["quality"], reference["quality"], quality_name, always)
         lines.append({"name": "Quality:", "text": text})
-    if router.get("dollars") is not None and reference.get("dollars") is not None:
+    if router["dollars"] is not None and reference["dollars"] is not None:
         text = _dollar_words(router["dollars"], reference["dollars"], always)
         lines.append({"name": "Dollars:", "text": text})
     if document.get("cascade"):
@@ -206,7 +206,7 @@ def verdict_bars(document: Mapping[str, Any]) -> list[VerdictBar]:
     """Return a bar for each limit of a target; without a target, one for the difference of losses."""
     verdict = document["verdict"]
     level = f"with its {percent(verdict['confidence'], 0)} interval"
-    if verdict.get("target"):
+    if verdict["target"]:
         return list(_target_bars(verdict["target"], level))
     span = _span(verdict)
     if None in span:
@@ -319,14 +319,9 @@ class AlternativesTable:
         return any(getattr(row, figure) is not None for row in self.rows)
 
 
-def alternatives_table(document: Mapping[str, Any]) -> AlternativesTable | None:
-    """Return the router, single experts, the same mix at random and perfect choice, a row each.
-
-    None for a document of an earlier version, which has no such figures.
-    """
-    baselines = {row["key"]: row for row in document["figures"].get("baselines") or ()}
-    if not baselines:
-        return None
+def alternatives_table(document: Mapping[str, Any]) -> AlternativesTable:
+    """Return the router, single experts, the same mix at random and perfect choice, a row each."""
+    baselines = {row["key"]: row for row in document["figures"]["baselines"]}
     router_dollars = baselines["router"]["dollars_per_1000"]
     rows = [_alternative("router", "router", baselines["router"])]
     if "direct" in baselines:

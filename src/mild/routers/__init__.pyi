@@ -7,10 +7,10 @@ from mild.routers.baselines import RandomRouter as RandomRouter
 from mild.routers.cascade import CascadeRouter as CascadeRouter
 from mild.routers.classifier import CostSensitiveClassifier as CostSensitiveClassifier
 from mild.routers.clusters import ClusterRouter as ClusterRouter
-from mild.routers.cost_models import CostRegressionRouter as CostRegressionRouter
 from mild.routers.cost_models import KNNRouter as KNNRouter
 from mild.routers.cost_models import PricedRouter as PricedRouter
+from mild.routers.cost_models import RidgeRouter as RidgeRouter
 from mild.routers.linear import LinearRouter as LinearRouter
 from mild.routers.neural import NeuralRouter as NeuralRouter
 from mild.routers.search import RouterCV as RouterCV
-from mild.routers.stack import StackRouter as StackRouter
+from mild.routers.stack import BlendRouter as BlendRouter

@@ -384,7 +384,7 @@ def warn_if_degenerate(
         if has_missing:
             reason = (
                 "the experts that were asked have the same cost in every row: a loss that compares "
-                "experts within a row learns nothing. Use CostRegressionRouter or KNNRouter."
+                "experts within a row learns nothing. Use RidgeRouter or KNNRouter."
             )
         else:
             reason = (

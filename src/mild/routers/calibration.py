@@ -213,7 +213,7 @@ def _held_out_estimates(
     those of a PricedRouter.
     """
     # A RouterCV has fitted the winning router, but may still decide as a constant.
-    winner = getattr(router, "best_router_", router)
+    winner = getattr(router, "best_estimator_", router)
     policy: Policy = winner.policy_
     if policy.is_constant or router.policy_ is not policy:
         return None

@@ -19,14 +19,14 @@ from mild.core.rounding import tie_ranks
 from mild.errors import check_option
 from mild.routers.base import BaseRouter, weights_or_ones
 from mild.routers.clusters import ClusterRouter
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter
+from mild.routers.cost_models import KNNRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import tie_means, training_margins
 
-FAMILIES = ("linear", "regression", "knn", "clusters", "mlp", "stack")
+FAMILIES = ("linear", "ridge", "knn", "clusters", "neural", "stack")
 #: What "auto" leaves out: the network changes the cost of the blend little (-0.0033 to +0.0006 over six
 #: draws, docs/science/published.md), and takes longer than all the others.
-RARELY_USEFUL = ("mlp",)
+RARELY_USEFUL = ("neural",)
 # Strengths of the penalty for linear routers, which is weighed against a mean over rows.
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 # Strengths of the penalty for cost regression, which is weighed against a sum over rows.
@@ -231,7 +231,7 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
     """Return the families to search, and those left out because their package is missing.
 
     >>> parse_families("auto")
-    (['linear', 'regression', 'knn', 'clusters', 'stack'], [])
+    (['linear', 'ridge', 'knn', 'clusters', 'stack'], [])
     """
     if families is None:
         return [], []
@@ -240,7 +240,7 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
     if families == "all":
         missing = []
         if importlib.util.find_spec("torch") is None:
-            missing = ["mlp"]
+            missing = ["neural"]
         return [name for name in FAMILIES if name not in missing], missing
     if isinstance(families, str):
         names = [families]
@@ -289,11 +289,11 @@ def family_candidates(
     strengths = _strengths(alphas, ALPHAS)
     if "linear" in families:
         candidates += _linear_family(strengths, ties)
-    if "regression" in families:
+    if "ridge" in families:
         for alpha in REGRESSION_ALPHAS:
-            regression = CostRegressionRouter(alpha)
+            regression = RidgeRouter(alpha)
             complexity = (1.0, 0.0, -alpha)
-            candidates.append(Candidate("regression", regression, {"alpha": alpha}, complexity))
+            candidates.append(Candidate("ridge", regression, {"alpha": alpha}, complexity))
     if "knn" in families:
         for n_neighbors in NEIGHBOUR_COUNTS:
             params = {"n_neighbors": n_neighbors}
@@ -305,7 +305,7 @@ def family_candidates(
             clusters = ClusterRouter(n_clusters, random_state=random_state)
             complexity = (1.5, 1.0, float(n_clusters))
             candidates.append(Candidate("clusters", clusters, params, complexity))
-    if "mlp" in families:
+    if "neural" in families:
         candidates += _network_family(random_state)
     return candidates
 
@@ -340,7 +340,7 @@ def _network_family(random_state: Any) -> list[Candidate]:
     for width in HIDDEN_WIDTHS:
         network = NeuralRouter(hidden=(width,), random_state=random_state)
         complexity = (3.0, 0.0, float(width))
-        candidates.append(Candidate("mlp", network, {"hidden": (width,)}, complexity))
+        candidates.append(Candidate("neural", network, {"hidden": (width,)}, complexity))
     return candidates
 
 

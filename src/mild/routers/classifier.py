@@ -38,7 +38,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ----------
     surrogate : {"logistic", "hinge", "exponential"} or float, default="logistic"
         The function Psi: "logistic", "hinge", "exponential" or tau in [0, 1].
-    form : {"max", "sum", "log_sum"}, default="max"
+    reduction : {"max", "sum", "log_sum"}, default="max"
         "max" is the algorithm, "sum" its upper bound by a sum over k', and "log_sum" the smooth form
         ``log sum over k' of (1 + exp(gap))^c``, for the logistic surrogate only.
     margins : {"theory", "uniform"} or array-like of shape (n_classes,), default="theory"
@@ -78,7 +78,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     surrogate: Any = "logistic"
     _: KW_ONLY
-    form: str = "max"
+    reduction: str = "max"
     margins: Any = "theory"
     alpha: float = 1e-3
     max_iter: int = 500
@@ -142,8 +142,8 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             objective = LinearObjective(X, pair_loss, self.alpha, threads=threads)
             return minimise(objective, preconditioner, start, tol, self.max_iter)
 
-        is_smooth = self.form == "log_sum"
-        if self.form == "sum":
+        is_smooth = self.reduction == "log_sum"
+        if self.reduction == "sum":
             is_smooth = parse_surrogate(self.surrogate).smooth
         start = np.zeros((len(self.classes_), X.shape[1] + 1))
         with single_blas_thread() as threads:
@@ -151,7 +151,7 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 # At 0 all scores tie, which is a kink: start from the solution of a smooth loss.
                 smooth_loss = self._pair_loss("sum", "logistic")
                 start = minimise_loss(smooth_loss, start, 1e-3, threads).W
-            loss = self._pair_loss(self.form, self.surrogate)
+            loss = self._pair_loss(self.reduction, self.surrogate)
             solution = minimise_loss(loss, start, self.tol, threads)
         # At a kink the solver may stop before the tolerance is met although nothing better is to be found.
         if solution.n_iter >= self.max_iter or (is_smooth and not solution.converged):
@@ -213,10 +213,8 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 f"must be 'logistic', 'hinge', 'exponential' or tau in [0, 1]; got "
                 f"{self.surrogate!r}.",
             )
-        if self.form == "log_sum" and not (kind.form == "comp_sum" and kind.tau == 1):
-            reason = (
-                f"form='log_sum' is made of the logistic loss; got surrogate={self.surrogate!r}."
-            )
+        if self.reduction == "log_sum" and not (kind.form == "comp_sum" and kind.tau == 1):
+            reason = f"reduction='log_sum' is made of the logistic loss; got surrogate={self.surrogate!r}."
             raise InvalidInputError(reason, parameter="surrogate")
 
     def _margins(self, counts: FloatArray) -> FloatArray:

@@ -33,7 +33,7 @@ CLEARLY_WORSE = 1.02
 
 
 @dataclass(eq=False, repr=False)
-class CostRegressionRouter(BaseRouter):
+class RidgeRouter(BaseRouter):
     """Ridge regression of every expert's cost on the features; chooses the expert with the least.
 
     Minimises ``sum_i w_i (c_ik - w_k . x_i - b_k)^2 + alpha * ||w_k||^2`` for each expert k, over the
@@ -54,7 +54,7 @@ class CostRegressionRouter(BaseRouter):
 
     Examples
     --------
-    >>> router = CostRegressionRouter(alpha=0.0).fit([[0.0], [1.0]], [[0.0, 3.0], [1.0, 2.0]])
+    >>> router = RidgeRouter(alpha=0.0).fit([[0.0], [1.0]], [[0.0, 3.0], [1.0, 2.0]])
     >>> router.predict([[0.5], [2.5]]), router.expected_costs([[0.5]]).round(6)
     (array([0, 1]), array([[0.5, 2.5]]))
     """

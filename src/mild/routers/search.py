@@ -37,8 +37,8 @@ from mild.metrics import (
     common_constant,
     common_rows,
     count_judged,
-    difference_intervals,
     linearised_rows,
+    split_intervals,
 )
 from mild.metrics.intervals import grouped_rows, student_quantile
 from mild.policies import ConstantPolicy, Policy, believed_costs
@@ -63,7 +63,7 @@ from mild.routers.cost_models import KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import LABEL_LOSSES
 from mild.routers.solver import LinearPath
-from mild.routers.stack import StackRouter, explained, products
+from mild.routers.stack import BlendRouter, explained, products
 
 Progress = Callable[[int, int, str], None]
 Folds = list[tuple[IntArray, IntArray]]
@@ -111,7 +111,7 @@ class RouterCV(BaseRouter):
         alpha.
     families : {"all", "auto"}, str or sequence of str, default=None
         None searches linear routers only, "all" every family, and "auto" all but the network. The names
-        are linear, regression, knn, clusters, mlp and stack. The stack blends the best of each family by
+        are linear, ridge, knn, clusters, neural and stack. The stack blends the best of each family by
         the folds it is then judged on, so its own cost is slightly optimistic.
     candidates : sequence of routers, default=()
         Further routers to try, unfitted, such as ``[KNNRouter(3)]``. The family of each is its class, in
@@ -151,7 +151,7 @@ class RouterCV(BaseRouter):
 
     Attributes
     ----------
-    best_router_ : BaseRouter
+    best_estimator_ : BaseRouter
         The fitted winner.
     best_params_, best_family_, best_index_ : dict, str, int
         What won.
@@ -360,7 +360,7 @@ class RouterCV(BaseRouter):
             estimators.append((name, clone(search.candidates[index].router)))
             if index in search.expected_costs:
                 known_costs[name] = search.expected_costs[index]
-        router: Any = StackRouter(
+        router: Any = BlendRouter(
             estimators, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS
         )
         named_costs = NamedCosts.of(data.costs, self.expert_names_, data.ranks)
@@ -393,10 +393,10 @@ class RouterCV(BaseRouter):
                 stacklevel=3,
             )
 
-        self.best_router_: BaseRouter = self._fitted(results.candidates[index], data)
+        self.best_estimator_: BaseRouter = self._fitted(results.candidates[index], data)
         self.decides_as_constant_ = self._prefers_constant(results.rounding_error)
         if not self.decides_as_constant_:
-            return self.best_router_.policy_
+            return self.best_estimator_.policy_
         means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
         return ConstantPolicy(means, data.X.shape[1], comparable.best_constant)
 
@@ -488,7 +488,7 @@ class RouterCV(BaseRouter):
             groups_of_tables = [groups]
         differences = comparable.candidates - comparable.constant[:, None]
         n_candidates = differences.shape[1]
-        intervals = difference_intervals(
+        intervals = split_intervals(
             [differences], groups_of_tables, self.confidence, self.random_state
         )
         estimate, low, high = intervals.row(index)

@@ -24,12 +24,12 @@ from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedErr
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter, unwarned, weights_of, weights_or_ones
 from mild.routers.baselines import mean_costs
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter
+from mild.routers.cost_models import KNNRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 
 
 @dataclass(eq=False, repr=False)
-class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
+class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     """Combines several routers by what they predict for rows they were not fitted on.
 
     Every member is fitted on all folds but one and predicts the rows of that one; then it is fitted again
@@ -44,7 +44,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     Parameters
     ----------
     estimators : list of tuple, default=None
-        The members as (name, router); None for a LinearRouter, a CostRegressionRouter and a KNNRouter.
+        The members as (name, router); None for a LinearRouter, a RidgeRouter and a KNNRouter.
     final_estimator : BaseRouter, default=None
         A router that learns from ``len(estimators) * n_experts`` features; None to blend costs.
     cv : int, splitter or list of tuple, default=5
@@ -78,7 +78,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     --------
     >>> X, costs = [[float(i)] for i in range(20)], [[0, 1]] * 10 + [[1, 0]] * 10
     >>> members = [("linear", LinearRouter()), ("nearest", KNNRouter(n_neighbors=3))]
-    >>> StackRouter(members, cv=4).fit(X, costs).predict([[2.0], [17.0]])
+    >>> BlendRouter(members, cv=4).fit(X, costs).predict([[2.0], [17.0]])
     array([0, 1])
     """
 
@@ -116,7 +116,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
         Returns
         -------
-        self : StackRouter
+        self : BlendRouter
         """
         if self.estimators is None:
             return super().set_params(**params)
@@ -147,7 +147,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
 
         Returns
         -------
-        self : StackRouter
+        self : BlendRouter
             The fitted stack.
         """
         if known_costs and self.final_estimator is not None:
@@ -280,7 +280,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             return check_cv(self.cv)
         if n < 3:
             raise InvalidInputError(
-                f"StackRouter needs at least 3 rows, so that members see 2 of them; got {n} samples.",
+                f"BlendRouter needs at least 3 rows, so that members see 2 of them; got {n} samples.",
                 parameter="X",
             )
         if self.cv < 2:
@@ -291,7 +291,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     def _members(self) -> list[BaseRouter]:
         """Return the unfitted members, checked."""
         if self.estimators is None:
-            return [LinearRouter(), CostRegressionRouter(), KNNRouter()]
+            return [LinearRouter(), RidgeRouter(), KNNRouter()]
         if len(self.estimators) == 0:
             raise invalid("estimators", "must hold at least one (name, router); got none.")
         try:

@@ -65,7 +65,7 @@ class AddedExpert:
     --------
     >>> import mild
     >>> known = table.with_experts(["large"])
-    >>> router = mild.fit(known, router="regression")
+    >>> router = mild.fit(known, router="ridge")
     >>> added = mild.add_expert(router, table)
     >>> added.name, added.router.expert_names
     ('small', ['large', 'small'])
@@ -178,10 +178,10 @@ def add_expert(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> table = load_outcomes()
     >>> known = table.with_experts(["gemma3", "smollm2"])
-    >>> router = mild.fit(known, router="regression", alpha=100.0)
+    >>> router = mild.fit(known, router="ridge", alpha=100.0)
     >>> added = mild.add_expert(router, table.take(range(100)), known=table)
     >>> added.name, added.n_labels, added.router.expert_names
     ('rules', 100, ['gemma3', 'smollm2', 'rules'])

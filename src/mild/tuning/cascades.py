@@ -20,9 +20,9 @@ from mild.core.rounding import OUTCOME_TOLERANCE, first_smallest, tie_ranks
 from mild.data import OutcomeTable
 from mild.data.splits import Split, random_splits
 from mild.errors import count_noun
-from mild.metrics import Verdict, verdict_of_choices
+from mild.metrics import Verdict, judge_cost
 from mild.metrics.operating_points import OperatingPoint
-from mild.metrics.outcomes import Outcomes, mean_known
+from mild.metrics.results import Results, mean_known
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.policies import CascadePolicy
 from mild.routers.cascade import CascadeCandidate, CascadeRouter
@@ -79,7 +79,7 @@ def verdict_against_choices(
     chosen_values = values[np.arange(len(values)), np.maximum(chosen, 0)]
     both = np.column_stack([cascade_values, np.where(chosen >= 0, chosen_values, np.nan)])
     known = ~np.isnan(both).any(axis=1)
-    return verdict_of_choices(
+    return judge_cost(
         both[known],
         np.zeros(int(known.sum()), np.intp),
         1,
@@ -102,7 +102,7 @@ class CheapestCascade:
     """
 
     policy: CascadePolicy
-    outcomes: Outcomes
+    outcomes: Results
 
 
 def cheapest_cascade(rows: TuningRows, max_calls: int) -> CheapestCascade | None:
@@ -128,7 +128,7 @@ def cheapest_cascade(rows: TuningRows, max_calls: int) -> CheapestCascade | None
         prices[fold.test] = outcomes.prices
         if outcomes.latencies is not None:
             latencies[fold.test] = outcomes.latencies
-    return CheapestCascade(final, Outcomes(costs, scores, prices, latencies))
+    return CheapestCascade(final, Results(costs, scores, prices, latencies))
 
 
 def _cascade_of_least_cost(task: Task, part: FoldFeatures, max_calls: int) -> CascadePolicy:

@@ -46,7 +46,7 @@ def fit(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    router : "linear", "regression", "knn", "priced", "constant" or "neural"; in Python also an
+    router : "linear", "ridge", "knn", "priced", "constant" or "neural"; in Python also an
         unfitted router of ``mild.routers``
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
     price_weight : wrong answers that one dollar is worth
@@ -65,7 +65,7 @@ def fit(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> router = mild.fit(load_outcomes(), loss="tdef", price_weight=50)
     >>> router.route(["What is 17 * 23?"])  # doctest: +ELLIPSIS
     ['...']

@@ -21,9 +21,8 @@ from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option, listed
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
-from mild.metrics.outcomes import is_graded, mean_scores
+from mild.metrics.results import is_graded, mean_scores
 from mild.policies import Policy, mix_of
-from mild.removed import removal_message
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
 
@@ -40,7 +39,7 @@ CHANGED_SHARE = 0.2
 #: Names of routers, and their classes.
 ROUTERS = {
     "linear": "LinearRouter",
-    "regression": "CostRegressionRouter",
+    "ridge": "RidgeRouter",
     "knn": "KNNRouter",
     "priced": "PricedRouter",
     "constant": "ConstantRouter",
@@ -103,9 +102,6 @@ def _unknown_parameter(
     caller: Callable[..., Any] | None,
 ) -> InvalidInputError:
     """Return the error about a parameter that the router does not take, with a remedy."""
-    message = removal_message("parameter", key, router_class.__name__)
-    if message is not None:
-        return InvalidInputError(message, parameter=key, code="removed")
     accepted_names = list(inspect.signature(router_class).parameters)
     rule = f"is not a parameter of a {router} router"
     if caller is None:

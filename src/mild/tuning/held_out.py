@@ -28,7 +28,7 @@ from mild.metrics.operating_points import (
     Setting,
     concave_hull,
 )
-from mild.metrics.outcomes import Outcomes, side_by_side
+from mild.metrics.results import Results, side_by_side
 from mild.policies import Policy
 from mild.tuning.rows import TuningRows
 from mild.tuning.settings import (
@@ -87,12 +87,12 @@ class HeldOut:
         return settings
 
     @cached_property
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> Results:
         """What all settings did on the known rows (n_known, m)."""
         kinds = (self.experts, *self.kinds)
         return side_by_side([kind.outcomes.take(self.is_known) for kind in kinds])
 
-    def outcomes_at(self, settings: Sequence[Setting]) -> Outcomes:
+    def outcomes_at(self, settings: Sequence[Setting]) -> Results:
         """What some settings did on the known rows (n_known, len(settings))."""
         index_of = {setting: index for index, setting in enumerate(self.settings)}
         return self.outcomes.columns([index_of[setting] for setting in settings])
@@ -178,8 +178,8 @@ def cross_fit(
 
 
 def calibration_frontier(
-    outcomes: Outcomes,
-    experts: Outcomes,
+    outcomes: Results,
+    experts: Results,
     groups: IntArray,
     point: OperatingPoint,
     reference: int,
@@ -408,10 +408,10 @@ class _Figures:
     @classmethod
     def of(
         cls,
-        outcomes: Outcomes,
+        outcomes: Results,
         groups: IntArray,
         mix: _Mix,
-        experts: Outcomes,
+        experts: Results,
         reference: int,
     ) -> _Figures:
         """Compute the figures of a mix of settings, and of its differences to the reference expert.
@@ -492,7 +492,7 @@ class _SettingPath:
     settings: list[Setting]
     quality: FloatArray  # (m,) means by which settings are chosen
     dollars: FloatArray
-    outcomes: Outcomes  # on the known rows
+    outcomes: Results  # on the known rows
     folds: list[FoldMeans]
     held_out: HeldOut
     reference: int

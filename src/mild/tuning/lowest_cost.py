@@ -22,7 +22,7 @@ from mild.features import TextFeatures
 from mild.metrics import Verdict
 from mild.metrics.curves import prices_unused
 from mild.metrics.operating_points import Frontier
-from mild.metrics.outcomes import all_priced, mean_known
+from mild.metrics.results import all_priced, mean_known
 from mild.metrics.routing import expert_shares
 from mild.money import amount
 from mild.policies import TradeoffPolicy

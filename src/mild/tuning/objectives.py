@@ -26,7 +26,7 @@ from mild.metrics.operating_points import (
     OperatingPoint,
     Setting,
 )
-from mild.metrics.outcomes import Outcomes, side_by_side
+from mild.metrics.results import Results, side_by_side
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import TradeoffPolicy
 from mild.tuning.held_out import HeldOut, group_rows
@@ -70,11 +70,11 @@ class CalibrationRows:
     task: Task
     X: Any
 
-    def outcomes(self, tuned: TradeoffPolicy, settings: Sequence[Setting]) -> Outcomes:
+    def outcomes(self, tuned: TradeoffPolicy, settings: Sequence[Setting]) -> Results:
         """Return the outcomes (n_samples, m) of m settings of a tuned policy on these rows."""
         return side_by_side([self._outcomes_of(tuned, setting) for setting in settings])
 
-    def _outcomes_of(self, tuned: TradeoffPolicy, setting: Setting) -> Outcomes:
+    def _outcomes_of(self, tuned: TradeoffPolicy, setting: Setting) -> Results:
         n_rows = self.task.table.rows
         if setting.kind == CASCADE:
             cascade: Any = tuned.cascades[setting.index]

@@ -60,7 +60,7 @@ class TuneResult:
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> search = mild.RouterCV(families="linear", alphas=[0.01], cv=3)
     >>> found = mild.tune(load_outcomes(), search=search)
     >>> found.decides_as, found.verdict.constant
@@ -186,7 +186,7 @@ class TuneResult:
         Examples
         --------
         >>> found.as_dict()["best_family"]
-        'regression'
+        'ridge'
         """
         target = None
         if self.target is not None:

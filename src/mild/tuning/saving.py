@@ -64,10 +64,10 @@ def save(
     >>> import tempfile
     >>> from sklearn.pipeline import make_pipeline
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> from mild.features import HashingFeatures
     >>> table = load_outcomes()
-    >>> pipeline = make_pipeline(HashingFeatures(dimensions=16), mild.LinearRouter())
+    >>> pipeline = make_pipeline(HashingFeatures(n_components=16), mild.LinearRouter())
     >>> pipeline = pipeline.fit(table.queries, table.costs(price_weight=50))
     >>> with tempfile.TemporaryDirectory() as parent:
     ...     folder = mild.save(pipeline, parent + "/router", table=table, price_weight=50)

@@ -21,7 +21,7 @@ from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError
 from mild.metrics.curves import tradeoff_choices
 from mild.metrics.operating_points import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
-from mild.metrics.outcomes import Outcomes, side_by_side
+from mild.metrics.results import Results, side_by_side
 from mild.metrics.routing import expert_shares
 from mild.policies import CascadePolicy, Policy
 from mild.policies.cascade import CascadeRun
@@ -85,7 +85,7 @@ class HeldOutSettings:
     policies: list[Policy]
     quality: FloatArray
     dollars: FloatArray
-    outcomes: Outcomes
+    outcomes: Results
     asked_shares: FloatArray
     folds: list[FoldMeans]
 
@@ -275,7 +275,7 @@ def fit_cascades(task: Task, part: FoldFeatures, max_calls: int) -> FittedCascad
     return FittedCascades(policies, quality[kept], dollars[kept])
 
 
-def outcomes_of_choices(task: Task, chosen: IntArray) -> Outcomes:
+def outcomes_of_choices(task: Task, chosen: IntArray) -> Results:
     """Return the outcomes (n_samples, m) of the experts that m settings chose in the rows of a task."""
     known = task.outcomes
 
@@ -285,14 +285,14 @@ def outcomes_of_choices(task: Task, chosen: IntArray) -> Outcomes:
         return np.take_along_axis(values, chosen, axis=1)
 
     costs = np.take_along_axis(known.costs, chosen, axis=1)
-    return Outcomes(
+    return Results(
         costs, of_chosen(known.scores), of_chosen(known.prices), of_chosen(known.latencies)
     )
 
 
 def cascade_outcomes(
     task: Task, X: Any, policies: Sequence[CascadePolicy], rows: IntArray
-) -> Outcomes:
+) -> Results:
     """Return the outcomes (n, m) of m cascades on n rows of a task."""
     table = task.table.take(rows)
     assert table.answers is not None
@@ -302,7 +302,7 @@ def cascade_outcomes(
         columns.append(_run_outcomes(task, table, run))
     if not columns:
         empty = np.empty((len(rows), 0))
-        return Outcomes(empty, empty, empty, None)
+        return Results(empty, empty, empty, None)
     return side_by_side(columns)
 
 
@@ -316,7 +316,7 @@ def asked_shares(
     return np.array(shares).reshape(-1, len(task.table.expert_names))
 
 
-def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
+def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Results:
     """Return the outcomes (n,) of a run of a cascade."""
     prices = np.full(table.rows, np.nan)
     if table.prices is not None:
@@ -324,7 +324,7 @@ def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
     latencies = None
     if table.latencies is not None:
         latencies = run.seconds(table.latencies)
-    return Outcomes(
+    return Results(
         cascade_costs(table, task.terms, run),
         cascade_scores(table.scores, run),
         prices,
@@ -341,7 +341,7 @@ def known_rows(rows: TuningRows) -> BoolArray:
     return known
 
 
-def group_means(outcomes: Outcomes, groups: IntArray) -> tuple[FloatArray, FloatArray]:
+def group_means(outcomes: Results, groups: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return mean quality and mean dollars (m,) of settings; the rows of a group count as one."""
     assert outcomes.scores is not None
     assert outcomes.prices is not None

@@ -27,7 +27,7 @@ from mild.artifact.targets import (
 from mild.core.arrays import BoolArray, FloatArray
 from mild.core.rounding import tie_ranks
 from mild.data.splits import folds as group_folds
-from mild.metrics import Verdict, verdict_of_choices
+from mild.metrics import Verdict, judge_cost
 from mild.metrics.operating_points import (
     ALONE,
     CASCADE,
@@ -36,7 +36,7 @@ from mild.metrics.operating_points import (
     OperatingPoint,
     prediction_interval,
 )
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.results import Results
 from mild.metrics.target_verdict import LIMITED_FIGURES, TargetVerdict
 from mild.policies import TradeoffPolicy
 from mild.routers.baselines import mean_costs
@@ -185,7 +185,7 @@ class JudgedPoint:
 
     task: Task
     is_known: BoolArray
-    outcomes: Outcomes
+    outcomes: Results
     frontier: Frontier
     point: OperatingPoint
     rows_in_words: str
@@ -361,7 +361,7 @@ class TargetFit:
         constant = task.outcomes.take(is_known).best_constant()
         # The point takes the place of an expert: column 0 is always chosen, and compared with column 1.
         point_and_constant = np.column_stack([judged_point.costs, task.costs[is_known, constant]])
-        verdict = verdict_of_choices(
+        verdict = judge_cost(
             point_and_constant,
             np.zeros(int(is_known.sum()), np.intp),
             1,

@@ -15,7 +15,7 @@ from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, left_out_sentence
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import InvalidInputError
-from mild.metrics.outcomes import Outcomes, ranks_in
+from mild.metrics.results import Results, ranks_in
 from mild.tuning.training_rows import query_hashes
 
 #: Called with the number of steps done, of all steps, and what was just done.
@@ -45,10 +45,10 @@ class Task:
     training_ranks: IntArray | None = None
 
     @property
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> Results:
         """Costs, scores, prices and latencies of every expert, and what decides ties."""
         table = self.table
-        return Outcomes(
+        return Results(
             self.costs,
             table.scores if table.given_costs is None else None,
             table.prices,

@@ -91,7 +91,7 @@ def tune(
     Examples
     --------
     >>> import mild
-    >>> from mild.data.datasets import load_outcomes
+    >>> from mild.datasets import load_outcomes
     >>> train, test = load_outcomes().split(random_state=0)
     >>> found = mild.tune(
     ...     train,

@@ -167,7 +167,7 @@ def test_a_long_table_is_tuned_as_its_wide_one(tmp_path):
     file = tmp_path / "long.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in as_long(columns)))
     wide = {name: columns[name] for name in columns if name == "prompt" or "correct__" in name}
-    options = {"search": mild.RouterCV(families="regression", cv=2), "random_state": 0}
+    options = {"search": mild.RouterCV(families="ridge", cv=2), "random_state": 0}
     found, other = mild.tune(file, **options), mild.tune(pa.table(wide), **options)
     assert found.as_dict()["verdict"] == other.as_dict()["verdict"]
     assert found.router.expert_names == EXPERTS

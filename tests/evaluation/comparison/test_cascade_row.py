@@ -19,7 +19,12 @@ from mild.evaluation.comparison import Comparison
 from mild.features import HashingFeatures
 from mild.report.page import render
 
-OPTIONS = {"n_splits": 2, "price_weight": 5.0, "text": HashingFeatures(dimensions=16), "n_jobs": 1}
+OPTIONS = {
+    "n_splits": 2,
+    "price_weight": 5.0,
+    "text": HashingFeatures(n_components=16),
+    "n_jobs": 1,
+}
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from mild.metrics import (
     worst_recall,
 )
 from mild.metrics.intervals import student_quantile
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.results import Results
 from mild.routers import RouterCV, search
 
 NAMES = ("small", "large")
@@ -35,13 +35,13 @@ def make_problem(n=400, gain=True, seed=0):
     return X, costs
 
 
-def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
+def run(X, costs, names=("ce", "tdef", "ridge"), n_splits=4, **more):
     methods, _ = chosen_methods(names)
     splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
     inputs = X if isinstance(X, SplitInputs) else matrix_inputs(X)
     known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies")}
     about = {name: more.pop(name) for name in ("groups", "unit") if name in more}
-    rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
+    rows = ComparedRows(inputs, Results(costs, **known), NAMES, **about)
     found_by = RouterCV(cv=3, confidence=more.pop("confidence", 0.95))
     return compare_methods(rows, splits, methods, search=found_by, **more)
 
@@ -70,7 +70,7 @@ def test_what_one_method_has_judged_another_takes_over(monkeypatch):
     alone = run(X, costs, ("tune",), n_splits=1)
     count = len(judged)
     judged.clear()
-    found = run(X, costs, ("mild_tuned", "regression", "knn", "tune"), n_splits=1)
+    found = run(X, costs, ("mild_tuned", "ridge", "knn", "tune"), n_splits=1)
     assert len(judged) == 3 * len(set(judged))  # each once per fold
     single = 9 * 5 + 6 + 4  # margins and strengths, penalties, neighbours
     assert len(judged) < count + 3 * single
@@ -79,7 +79,7 @@ def test_what_one_method_has_judged_another_takes_over(monkeypatch):
 
 def test_the_report_is_json():
     content = json.loads(json.dumps(run(*make_problem()).as_dict(), allow_nan=False))
-    assert [row["method"] for row in content["methods"]] == ["constant", "ce", "tdef", "regression"]
+    assert [row["method"] for row in content["methods"]] == ["constant", "ce", "tdef", "ridge"]
     assert content["splits"] == 4
 
 
@@ -158,7 +158,7 @@ def test_without_complete_rows_means_are_over_those_that_asked(where):
     ]
     holes = np.arange(200 if where == "all" else 300, 400)
     costs[holes, holes % 2] = np.nan
-    found = run(X, costs, names=("regression",), splits=splits)
+    found = run(X, costs, names=("ridge",), splits=splits)
     assert found.n_test == 100
     assert found.not_compared.startswith(
         f"every expert was asked in only {200 - len(holes)} of 200 rows: each mean is over"
@@ -216,7 +216,7 @@ def test_a_search_knows_which_training_rows_belong_together(monkeypatch):
     monkeypatch.setattr(
         search.RouterCV, "fit", lambda *a, **labels: given.append(labels) or fit(*a, **labels)
     )
-    run(X, costs, names=("regression",), splits=splits, groups=groups)
+    run(X, costs, names=("ridge",), splits=splits, groups=groups)
     assert_array_equal(given[0]["groups"], groups[splits[0].train])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.digits.long_tail import METHODS, TailCase, describe, run_case
-from mild.data.datasets import domains
+from mild.datasets import domains
 from mild.errors import InvalidInputError
 
 CASE = TailCase(n_experts=6, n_rows=120, draws=3, alphas=(1e-3, 1e-2), n_folds=3)

@@ -21,7 +21,7 @@ from experiments.digits.run import (
 )
 from mild.core.costs import cheapest
 from mild.core.margins import expert_mass, theory_margins
-from mild.data.datasets import digits_scenario, regions
+from mild.datasets import digits_scenario, regions
 from mild.errors import ConvergenceWarning, InvalidInputError, OptionError
 from mild.metrics import best_constant, deferral_loss, oracle_loss
 from mild.routers.linear import LinearRouter

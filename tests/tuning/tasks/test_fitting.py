@@ -29,7 +29,7 @@ def task_of(seed=0, terms=None, **options):
 
 
 def saved_router(task, model, folder, **options):
-    step = make_text_features(task.table, options or HashingFeatures(dimensions=8))
+    step = make_text_features(task.table, options or HashingFeatures(n_components=8))
     return load(save_task(fit_task(task, model, step), task, str(folder)))
 
 

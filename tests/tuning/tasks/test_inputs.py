@@ -28,13 +28,13 @@ def vector_columns(n=12):
 
 def test_features_are_learned_from_the_training_rows_alone():
     task = task_of(make_columns(40))
-    rows, kind = task_rows(task, HashingFeatures(dimensions=4))
+    rows, kind = task_rows(task, HashingFeatures(n_components=4))
     train, test = np.arange(30), np.arange(30, 40)
     features, held = rows.inputs.features(train, test)
     changed = task_of(
         make_columns(40) | {"prompt": [*task.table.queries[:30], *["new words"] * 10]}
     )
-    again, _ = task_rows(changed, HashingFeatures(dimensions=4))[0].inputs.features(train, test)
+    again, _ = task_rows(changed, HashingFeatures(n_components=4))[0].inputs.features(train, test)
     np.testing.assert_array_equal(features, again)
     assert held.shape == (10, features.shape[1])
     assert kind == "hashing"

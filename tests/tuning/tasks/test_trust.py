@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 
 from mild.artifact import load, save
+from mild.batch.streaming import route_stream
 from mild.core.decisions import argmax_last
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.data.datasets import outcomes_file
-from mild.distributed.streaming import route_stream
-from mild.errors import ArtifactError, UnsupportedError
+from mild.datasets import outcomes_file
+from mild.errors import RouterFileError, UnsupportedError
 from mild.features import HashingFeatures
 from mild.routers.calibration import Calibration
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
+from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.stack import StackRouter
+from mild.routers.stack import BlendRouter
 from mild.tuning.fitting import fit_task, make_text_features
 from mild.tuning.tasks import make_task
 from outcome_cases import EXPERTS, make_columns
@@ -27,10 +27,10 @@ from text_router_cases import save_task
 
 FAR = ["Zwölf Boxkämpfer jagen Viktor quer", "SELECT id FROM users WHERE age > 30;"]
 ROUTERS = {
-    "regression": CostRegressionRouter,
+    "ridge": RidgeRouter,
     "knn": KNNRouter,
     "priced": PricedRouter,
-    "stack": StackRouter,
+    "stack": BlendRouter,
     "linear": LinearRouter,
 }
 
@@ -51,7 +51,9 @@ def fitted(tmp_path_factory):
         if (name, weight) not in made:
             task = task_of(terms=weight and CostTerms(price_weight=weight))
             done = fit_task(
-                task, ROUTERS[name](), make_text_features(task.table, HashingFeatures(dimensions=8))
+                task,
+                ROUTERS[name](),
+                make_text_features(task.table, HashingFeatures(n_components=8)),
             )
             folder = save_task(done, task, str(tmp_path_factory.mktemp("trust") / "r"))
             made[name, weight] = task, done, folder
@@ -62,13 +64,13 @@ def fitted(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "weight"),
-    [("regression", None), ("knn", None), ("stack", None), ("priced", None), ("priced", 20.0)],
+    [("ridge", None), ("knn", None), ("stack", None), ("priced", None), ("priced", 20.0)],
 )
 def test_a_query_has_one_estimate_wherever_it_is_shown(fitted, name, weight):
     task, _, folder = fitted(name, weight)
     router = load(folder)
     texts = list(task.table.queries[:20])
-    if name in ("regression", "priced"):
+    if name in ("ridge", "priced"):
         texts += (
             FAR  # as far from many neighbours, up to rounding, which are then not always the same
         )
@@ -96,7 +98,7 @@ def test_a_query_has_one_estimate_wherever_it_is_shown(fitted, name, weight):
 
 
 def test_what_is_right_is_not_known_of_a_novel_query(fitted):
-    router = load(fitted("regression")[2])
+    router = load(fitted("ridge")[2])
     for text in FAR:
         found = router.explain(text)
         assert found.novelty > 0.99
@@ -107,7 +109,7 @@ def test_what_is_right_is_not_known_of_a_novel_query(fitted):
 def test_a_poem_is_novel_to_the_included_table(tmp_path):
     # Sums, dates and facts.
     task = make_task(read_outcomes(outcomes_file()), CostTerms())
-    done = fit_task(task, CostRegressionRouter(), make_text_features(task.table))
+    done = fit_task(task, RidgeRouter(), make_text_features(task.table))
     router = load(save_task(done, task, str(tmp_path / "r")))
     poems = ["Write a poem", "Write a poem about autumn leaves falling in the rain"]
     assert router.is_novel([*poems, "Write a haiku", "Why is the sky blue?"]).all()
@@ -118,7 +120,7 @@ def test_a_poem_is_novel_to_the_included_table(tmp_path):
 
 
 def test_new_queries_of_the_same_kind_are_rarely_novel(fitted):
-    router = load(fitted("regression")[2])
+    router = load(fitted("ridge")[2])
     new = task_of(1).table.queries
     assert router.is_novel(new).mean() < 0.05
     assert router.is_novel(FAR).all()
@@ -133,7 +135,7 @@ def test_a_router_without_expected_costs_knows_what_is_novel(fitted):
 
 
 def with_calibration(fitted, tmp_path, decides):
-    task, done, _ = fitted("regression")
+    task, done, _ = fitted("ridge")
     found = Calibration(
         [0.5, 0.25, 1.0], [0.1, 0.2, 0.0], False, decides, (0.4, 0.5), (0.2, 0.1), 200
     )
@@ -175,16 +177,16 @@ def test_a_calibration_that_does_not_decide_is_only_shown(fitted, tmp_path):
 def test_novelty_survives_saving_removal_and_pickling(fitted, tmp_path):
     import pickle
 
-    router = load(fitted("regression")[2])
+    router = load(fitted("ridge")[2])
     again = load(save(router, tmp_path / "again"))
     for other in (again, pickle.loads(pickle.dumps(router))):
         assert other.explain(FAR[0]).as_dict() == router.explain(FAR[0]).as_dict()
     assert set(router.without("poet").explain(FAR[0]).expected_costs) == {"adder", "cook"}
 
 
-def test_a_router_of_an_older_version_says_nothing_of_novelty(fitted, tmp_path):
-    old = replace(load(fitted("regression")[2]), novelty=None, calibration=None)
-    router = load(save(old, tmp_path / "old"))
+def test_a_router_without_records_of_novelty_says_nothing_of_it(fitted, tmp_path):
+    plain = replace(load(fitted("ridge")[2]), novelty=None, calibration=None)
+    router = load(save(plain, tmp_path / "plain"))
     found = router.explain(FAR[0])
     assert (found.novelty, found.novel) == (None, None)
     costs = router.expected_costs(router.features(FAR[:1]))[0]
@@ -204,9 +206,9 @@ def test_a_router_of_an_older_version_says_nothing_of_novelty(fitted, tmp_path):
     ],
 )
 def test_damaged_tensors_of_novelty_are_refused(fitted, tmp_path, name, array):
-    router = load(fitted("regression")[2])
+    router = load(fitted("ridge")[2])
     damaged = replace(router, novelty=replace(router.novelty, **{name: array}))
-    with pytest.raises(ArtifactError, match=f"novelty.{name}"):
+    with pytest.raises(RouterFileError, match=f"novelty.{name}"):
         load(save(damaged, tmp_path / "bad"))
 
 
@@ -214,14 +216,14 @@ def test_vectors_are_novel_by_their_distance(tmp_path):
     columns = make_columns(120)
     columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
     task = make_task(read_outcomes(pa.table(columns)), CostTerms())
-    done = fit_task(task, CostRegressionRouter(), make_text_features(task.table, "vectors"))
+    done = fit_task(task, RidgeRouter(), make_text_features(task.table, "vectors"))
     router = load(save_task(done, task, str(tmp_path / "r")))
     assert router.explain([1e3, 50.0]).novel is True
     assert router.explain(columns["embedding"][0]).novel is False
 
 
 def test_names_are_routed_to(fitted):
-    task, _, folder = fitted("regression")
+    task, _, folder = fitted("ridge")
     router = load(folder)
     texts = list(task.table.queries[:5])
     assert router.route(texts) == [EXPERTS[k] for k in router.predict_texts(texts)]

@@ -119,7 +119,7 @@ def open_database(
 ) -> Database:
     """Open a store or a ledger; to write, it is created where needed.
 
-    DataFileError if it belongs to something else, to mild 0.9 or to a newer mild; DatabaseError if it
+    DataFileError if it belongs to something else or to another version of mild; DatabaseError if it
     cannot be used now. ``patience`` is the seconds to wait for the lock of a file.
     """
     if not (reading or location == MEMORY or isinstance(location, Address)):

@@ -14,11 +14,8 @@ SCHEMA = 1
 NO_TABLES = 0
 # PostgreSQL: all tables are in a schema of their own.
 NAMESPACE = "mild"
-# SQLite: PRAGMA application_id of our files, and of those that mild 0.1 and 0.9 wrote.
+# SQLite: PRAGMA application_id of our files.
 APPLICATION = 0x6D696C33
-_OLD_APPLICATIONS = (0x6D696C64, 0x6D696C67, 0x6D696C32)
-# PostgreSQL: tables that only mild 0.1 and 0.9 had.
-_OLD_TABLES = {"schema_version", "alembic_version"}
 # PostgreSQL: the lock of the process that creates the tables.
 _CREATE_LOCK = 0x6D696C64
 # These modules define the tables. They import this package, so they are imported only when a database is
@@ -36,13 +33,6 @@ def is_postgres(connection: sa.Connection) -> bool:
 def read_schema(connection: sa.Connection, shown_place: str) -> int:
     """Number of the tables; ``NO_TABLES`` if there are none. Refuses a database that cannot be used."""
     table_names = _table_names(connection)
-    if _is_old(connection, table_names):
-        raise DataFileError(
-            f"{shown_place}: it was written by mild 0.9 or earlier, and 0.10 begins a new store and a new "
-            "ledger: name another place, add the keys again with `mild keys add`, and export the old "
-            "ledger with mild 0.9 (`mild ledger export`).",
-            code="old_store",
-        )
     if not _is_ours(connection, table_names):
         subject = "it"
         if is_postgres(connection):
@@ -53,10 +43,10 @@ def read_schema(connection: sa.Connection, shown_place: str) -> int:
     if not table_names:
         return NO_TABLES
     number = connection.scalar(sa.select(schema_number.c.number)) or NO_TABLES
-    if number > SCHEMA:
+    if number not in (NO_TABLES, SCHEMA):
         raise DataFileError(
-            f"{shown_place}: it was written by a newer version of mild (schema {number}; this version "
-            f"reads {SCHEMA}); update mild, or name another place."
+            f"{shown_place}: it was written by another version of mild (schema {number}; this version "
+            f"reads {SCHEMA}); use that version, or name another place."
         )
     return number
 
@@ -86,12 +76,6 @@ def _table_names(connection: sa.Connection) -> set[str]:
         f"WHERE nspname = '{NAMESPACE}'"
     )
     return set(connection.scalars(sa.text(query)))
-
-
-def _is_old(connection: sa.Connection, table_names: set[str]) -> bool:
-    if is_postgres(connection):
-        return not _OLD_TABLES.isdisjoint(table_names)
-    return _application(connection) in _OLD_APPLICATIONS
 
 
 def _is_ours(connection: sa.Connection, table_names: set[str]) -> bool:

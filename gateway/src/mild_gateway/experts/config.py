@@ -68,7 +68,7 @@ def _without_refused_keys(
         )
     for key in settings.keys() & Expert.internal:
         del settings[key]
-        config.add_unknown((*location, key))
+        config.add((*location, key), "is unknown")
     headers = settings.get("headers")
     if isinstance(headers, dict):
         for header in filter(is_secret_header, headers):

@@ -18,7 +18,6 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationEr
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mild.errors import DataFileError
-from mild_gateway.removed_settings import removal_message
 
 Location = tuple[str, ...]
 Kind = TypeVar("Kind")
@@ -98,7 +97,6 @@ class ConfigFile:
     content: dict[str, Any]
     lines: dict[Location, int]
     problems: list[str] = dataclasses.field(default_factory=list)
-    n_removed_settings: int = 0
 
     def file_and_line(self, location: Location) -> str:
         """Where a key stands, to begin a message with."""
@@ -113,15 +111,6 @@ class ConfigFile:
             text += "."
         self.problems.append(text)
 
-    def add_unknown(self, location: Location, rule: str = "is unknown") -> None:
-        """Note a key that does not exist: what to use instead if it once did, else ``rule``."""
-        message = removal_message(_section(location), location[-1])
-        if message is None:
-            self.add(location, rule)
-        else:
-            self.problems.append(f"{self.file_and_line(location)}: {message}")
-            self.n_removed_settings += 1
-
     def fail(self, location: Location, rule: str) -> NoReturn:
         """Note a problem and raise all."""
         self.add(location, rule)
@@ -129,12 +118,8 @@ class ConfigFile:
         raise AssertionError
 
     def check(self) -> None:
-        if not self.problems:
-            return
-        code = None
-        if self.n_removed_settings == len(self.problems):
-            code = "removed"
-        raise DataFileError(" ".join(self.problems), code=code)
+        if self.problems:
+            raise DataFileError(" ".join(self.problems))
 
     def validate(
         self,
@@ -156,10 +141,10 @@ class ConfigFile:
                 key = inner
                 if inner and names is not None:
                     key = names.get(inner[0], inner[:1]) + inner[1:]
+                rule = _rule(entry)
                 if entry["type"] == "unexpected_keyword_argument":
-                    self.add_unknown((*location, *key), _unknown_rule(kind, inner))
-                else:
-                    self.add((*location, *key), _rule(entry))
+                    rule = _unknown_rule(kind, inner)
+                self.add((*location, *key), rule)
             if len(errors) > MAX_PROBLEMS:
                 self.problems.append(f"There are {len(errors) - MAX_PROBLEMS} more problems.")
             return None
@@ -250,22 +235,6 @@ def shown_value(value: object) -> str:
     if isinstance(value, dict):
         return "a table"
     return "a date or time"
-
-
-def _section(location: Location) -> str:
-    """The section that a key is in, without the name of an expert.
-
-    >>> _section(("port",)), _section(("routing", "target", "max_dollars"))
-    ('top level', 'routing.target')
-    >>> _section(("experts", "small", "model"))
-    'experts'
-    """
-    sections = list(location[:-1])
-    if not sections:
-        return "top level"
-    if sections[0] == "experts":
-        del sections[1:2]
-    return ".".join(sections)
 
 
 def _unknown_rule(kind: Any, location: Location) -> str:

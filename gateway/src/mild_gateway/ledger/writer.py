@@ -107,7 +107,7 @@ class LedgerWriter:
     def start(self) -> None:
         """Start the thread.
 
-        A file of something else or of a newer mild is refused here; one that is locked, or cannot be
+        A file of something else or of another version is refused here; one that is locked, or cannot be
         opened for now, is tried again from the thread.
         """
         if self.path is None or self._thread is not None:

@@ -1,1 +1,0 @@
-"""Batch and streamed routing, and out-of-core fitting, on one machine or on Ray."""
