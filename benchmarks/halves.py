@@ -37,7 +37,7 @@ from benchmarks.measure import Report, environment
 from mild.artifact import Router
 from mild.core.arrays import FloatArray
 from mild.core.costs import expert_ranks
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import Outcomes, read_outcomes
 from mild.errors import InvalidInputError
 
 KEPT = Path(__file__).parent.parent / "results" / "halves.json"
@@ -99,7 +99,7 @@ PRIMES = "llmdrift_prime_answers"
 class JudgedHalf:
     """The judged half of a table, and the expert that was best on the training half."""
 
-    table: OutcomeTable
+    table: Outcomes
     prices: FloatArray
     reference: int
 
@@ -144,11 +144,11 @@ class JudgedHalf:
 
 
 @lru_cache(1)
-def read_table(file: Path) -> OutcomeTable:
+def read_table(file: Path) -> Outcomes:
     return read_outcomes(file)
 
 
-def known_prices(table: OutcomeTable) -> FloatArray:
+def known_prices(table: Outcomes) -> FloatArray:
     """Dollars (n_rows, n_experts) of a table that has them."""
     assert table.prices is not None
     return table.prices
@@ -167,9 +167,9 @@ def measure_half(file: Path, seed: int) -> dict[str, Any]:
         "table": file.stem,
         "seed": seed,
         "keep_quality": setup.keep_quality,
-        "train_rows": train.rows,
-        "judged_rows": test.rows,
-        "reference": train.expert_names[reference],
+        "train_rows": len(train),
+        "judged_rows": len(test),
+        "reference": train.experts[reference],
     }
     start = time.perf_counter()
     cpu_start = time.process_time()
@@ -214,7 +214,7 @@ def frame_rows(frame: Any) -> list[dict[str, Any]]:
 
 
 def careful_figures(
-    found: Any, train: OutcomeTable, setup: Setup, judged: JudgedHalf
+    found: Any, train: Outcomes, setup: Setup, judged: JudgedHalf
 ) -> dict[str, Any]:
     """The judged setting for a probability of 0.8, from the same search where that is possible."""
     wanted: dict[str, Any] = {

@@ -86,8 +86,8 @@ def added_split(job: tuple[str, float | None, str, int, int]) -> list[dict[str, 
     def loss(policy: Any, columns: list[int]) -> float:
         return float(costs[np.arange(len(costs)), np.array(columns)[policy.predict(Xt)]].mean())
 
-    found, n = [], len(table.expert_names)
-    for k, name in enumerate(table.expert_names):
+    found, n = [], len(table.experts)
+    for k, name in enumerate(table.experts):
         others = [j for j in range(n) if j != k]
         policy = whole.without(name).policy
         asked = np.flatnonzero(~np.isnan(outcomes[:, k]))

@@ -46,7 +46,7 @@ def load_table(folder: str) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
     table = mild.read_outcomes(Path(folder, TABLE))
     known = ~np.isnan(table.scores).any(axis=1)
     X = make_features("hashing").fit_transform(table.queries)[known].astype(np.float32)
-    return X, 1 - table.scores[known], tuple(table.expert_names)
+    return X, 1 - table.scores[known], tuple(table.experts)
 
 
 def logged(X: FloatArray, names: tuple[str, ...], columns: dict[str, Any]) -> LoggedOutcomes:

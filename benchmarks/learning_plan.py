@@ -64,7 +64,7 @@ def load(path: str) -> tuple[FloatArray, FloatArray, FloatArray]:
     if table.prices is not None:
         complete &= ~np.isnan(table.prices).any(axis=1)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(complete))[:MOST_ROWS]
-    table = table.take(np.sort(rows))
+    table = table[np.sort(rows)]
     X = HashingFeatures().fit_transform(table.queries)
     dollars = np.full(table.scores.shape, 1e-3) if table.prices is None else table.prices
     return X, 1 - table.scores, dollars

@@ -235,7 +235,7 @@ def gather(job: Job) -> dict[str, Any]:
         return replace(method, build=lambda context: _Again(next(kept)["methods"][method.key]))
 
     methods = [known(method) for method in _methods(job.methods)]
-    rows = replace(task_rows(task)[0], inputs=_Rows(task.table.rows))
+    rows = replace(task_rows(task)[0], inputs=_Rows(len(task.table)))
     found = _compare(task, rows, methods, range(SPLITS)).as_dict()
     for row in found["methods"]:
         seconds = [part["methods"][row["method"]]["seconds"] for part in parts]

@@ -35,7 +35,7 @@ from benchmarks.measure import Report, environment
 from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.core.arrays import FloatArray, IntArray
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import Outcomes, read_outcomes
 from mild.data.cascades import cascade_scores
 from mild.data.cost_terms import CostTerms
 from mild.defaults import TARGET_PROBABILITY
@@ -87,7 +87,7 @@ LEVELS = (0.1, 0.3, 0.6)
 LIMITS = (0.02, 0.05)
 
 
-def targets(table: OutcomeTable) -> list[dict[str, float]]:
+def targets(table: Outcomes) -> list[dict[str, float]]:
     """The point targets of a table."""
     assert table.prices is not None
     price = 1000 * table.prices.mean(axis=0)
@@ -118,7 +118,7 @@ def point_draw(file: Path, draw: int, cascade: bool = False) -> list[dict[str, A
     return entries
 
 
-def tuned_router(train: OutcomeTable, cascade: bool) -> Router:
+def tuned_router(train: Outcomes, cascade: bool) -> Router:
     """The router of ``mild.tune``; the same target later gives the same setting."""
     found = mild.tune(
         train,
@@ -135,7 +135,7 @@ def tuned_router(train: OutcomeTable, cascade: bool) -> Router:
     return found.router
 
 
-def judged(router: Router, target: Target, test: OutcomeTable) -> dict[str, Any]:
+def judged(router: Router, target: Target, test: Outcomes) -> dict[str, Any]:
     """What a router at a target does on the judged half."""
     try:
         set_up = router.with_target(target)
@@ -147,7 +147,7 @@ def judged(router: Router, target: Target, test: OutcomeTable) -> dict[str, Any]
     scores, prices = outcomes_of(set_up, test)
     quality = float(scores.mean())
     dollars = 1000 * float(prices.mean())
-    best = test.expert_names.index(info.best_expert)
+    best = test.experts.index(info.best_expert)
     best_quality = float(test.scores[:, best].mean())
     best_dollars = 1000 * float(test.prices[:, best].mean())
     least, most = target.limits(best_quality)
@@ -161,7 +161,7 @@ def judged(router: Router, target: Target, test: OutcomeTable) -> dict[str, Any]
     }
 
 
-def outcomes_of(router: Router, table: OutcomeTable) -> tuple[FloatArray, FloatArray]:
+def outcomes_of(router: Router, table: Outcomes) -> tuple[FloatArray, FloatArray]:
     """Scores and dollars (n_rows,) of a router on a table; a cascade is run on the known answers."""
     assert table.prices is not None
     X = router_features(table, router)
@@ -169,16 +169,16 @@ def outcomes_of(router: Router, table: OutcomeTable) -> tuple[FloatArray, FloatA
         run = router.cascade.run(X, known_answers(table, router.cascade))
         return cascade_scores(table.scores, run), run.total_prices(table.prices)
     chosen = router.predict(X)
-    rows = np.arange(table.rows)
+    rows = np.arange(len(table))
     return table.scores[rows, chosen], table.prices[rows, chosen]
 
 
-def read(file: Path) -> OutcomeTable:
+def read(file: Path) -> Outcomes:
     """A table of a file, or the synthetic one."""
     return synthetic() if file.stem == "synthetic" else read_outcomes(file)
 
 
-def synthetic(rows: int = 2_000, seed: int = 0) -> OutcomeTable:
+def synthetic(rows: int = 2_000, seed: int = 0) -> Outcomes:
     """Five experts whose errors depend on a common difficulty, and who err alike in a tenth of the rows."""
     rng = np.random.default_rng(seed)
     hard, biased = rng.normal(size=rows), rng.random(rows) < 0.1
@@ -203,7 +203,7 @@ class FittedPart:
     population: CalibrationRows
 
     @classmethod
-    def of(cls, table: OutcomeTable, part: OutcomeTable, cascade: bool) -> FittedPart:
+    def of(cls, table: Outcomes, part: Outcomes, cascade: bool) -> FittedPart:
         task = make_task(part, CostTerms(), needs_prices=True)
         step = make_text_features(part)
         step.fit(feature_inputs(part, step))
@@ -220,7 +220,7 @@ class FittedPart:
 
     def certify(self, rows: IntArray, groups: IntArray, limit: float, seed: int) -> CertifiedPoint:
         """A limit, certified on rows of the population; those of one group stay together."""
-        task = make_task(self.population.task.table.take(rows), CostTerms(), needs_prices=True)
+        task = make_task(self.population.task.table[rows], CostTerms(), needs_prices=True)
         calibration = CalibrationRows(replace(task, groups=groups), self.population.X[rows])
         target = Target(max_quality_loss=limit, guarantee=GUARANTEE)
         return HoldLimit(target, calibration, self.tuned, seed).certified(self.held_out)

@@ -27,7 +27,7 @@ from mild_gateway.config import LedgerSettings
 from mild_gateway.ledger import LedgerWriter, Record
 
 train, traffic = load_outcomes().split(test_size=0.7, random_state=0)
-serving = mild.fit(train.take(range(100)), price_weight=50)
+serving = mild.fit(train[:100], price_weight=50)
 new = mild.fit(train, price_weight=50)
 
 # %%
@@ -36,7 +36,7 @@ new = mild.fit(train, price_weight=50)
 # This loop does what a gateway with `explore = 0.5` does: it asks an expert at random half of the
 # time and the router's choice otherwise. Only the outcome of the expert that was asked is recorded.
 
-explore, names = 0.5, traffic.expert_names
+explore, names = 0.5, traffic.experts
 rng = np.random.default_rng(0)
 ledger = Path(tempfile.mkdtemp()) / "ledger.sqlite"
 writer = LedgerWriter(LedgerSettings(ledger, keep_text=True), names)

@@ -19,7 +19,7 @@ from mild import metrics
 from mild.datasets import load_outcomes
 from mild.features import HashingFeatures
 
-train, test = load_outcomes().take(range(900)).split(test_size=0.3, random_state=0)
+train, test = load_outcomes()[:900].split(test_size=0.3, random_state=0)
 costs = train.costs(price_weight=50)
 costs.shape
 

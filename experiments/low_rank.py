@@ -129,7 +129,7 @@ def run_table(file: Path, labels: int, draws: int, report: Any) -> dict[str, Any
         "difference": change.mean().to_dict(),
         "standard error": spread.to_dict(),
         "ranks": [one["rank"] for one in found],
-        "experts": len(task.table.expert_names),
+        "experts": len(task.table.experts),
     }
 
 

@@ -25,7 +25,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 import mild
 from benchmarks.measure import environment
 from mild.artifact import Router
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import Outcomes, read_outcomes
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "frontier.svg"
 HALVES = 20
@@ -49,7 +49,7 @@ GREY, BLUE, ORANGE = "#808080", "#3d8bfd", "#e8650a"
 Point = tuple[float, float]  # dollars per 1,000 queries, and quality
 
 
-def draw(table: OutcomeTable, seed: int) -> dict[str, list[Point]]:
+def draw(table: Outcomes, seed: int) -> dict[str, list[Point]]:
     """What each expert, and the routers at each target, do on the judged half."""
     train, test = table.split(0.5, random_state=seed)
     curves = {"experts": expert_points(test)}
@@ -62,7 +62,7 @@ def draw(table: OutcomeTable, seed: int) -> dict[str, list[Point]]:
     return curves
 
 
-def expert_points(table: OutcomeTable) -> list[Point]:
+def expert_points(table: Outcomes) -> list[Point]:
     """What always asking each expert does."""
     assert table.prices is not None
     dollars = 1000 * table.prices.mean(axis=0)
@@ -70,7 +70,7 @@ def expert_points(table: OutcomeTable) -> list[Point]:
     return list(zip(dollars.tolist(), quality.tolist(), strict=True))
 
 
-def judged_point(router: Router, table: OutcomeTable) -> Point:
+def judged_point(router: Router, table: Outcomes) -> Point:
     """What a router does on a table."""
     for baseline in mild.evaluate(router, table, keep_seen=True).figures.baselines:
         if baseline["key"] == "router":
@@ -92,7 +92,7 @@ def main() -> None:
     figure, ax = plt.subplots(figsize=(7.2, 4.3), layout="constrained")
     ax.scatter(*means["experts"].T, marker="s", s=22, color=GREY, label="one model for all queries")
     for name, (label, offset, side) in NAMES.items():
-        position = means["experts"][table.expert_names.index(name)]
+        position = means["experts"][table.experts.index(name)]
         ax.annotate(label, position, offset, textcoords="offset points", ha=side, fontsize=8.5)
     ax.plot(
         *means["router"].T, "o-", color=BLUE, ms=4, label="router: reads the query, asks one model"

@@ -36,7 +36,7 @@ def main() -> None:
     if outcomes.prices is None or outcomes.latencies is None or np.isnan(outcomes.scores).any():
         raise SystemExit("every expert must have answered every question, with price and latency")
     columns = {name: table[name] for name in KEPT if name in table.column_names}
-    for k, name in enumerate(outcomes.expert_names):
+    for k, name in enumerate(outcomes.experts):
         columns[f"score__{name}"] = pa.array(outcomes.scores[:, k].astype(np.float32))
         dollars = outcomes.prices[:, k]
         columns[f"cost__{name}"] = pa.array(np.round(dollars, 10))

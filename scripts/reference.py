@@ -481,7 +481,7 @@ def escaped(text: str) -> str:
 # Python
 
 GROUPS = {
-    "Tables": ("read_outcomes", "OutcomeTable"),
+    "Tables": ("read_outcomes", "Outcomes"),
     "Tuning": ("tune", "tuning.TuneResult", "fit", "add_expert"),
     "Evaluation": ("evaluate", "compare"),
     "The router": ("Router", "save", "load", "versions"),

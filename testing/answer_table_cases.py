@@ -9,7 +9,7 @@ import pyarrow as pa
 
 import mild
 from mild.artifact import Router
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.features import HashingFeatures
 from mild.routers.cascade import CascadeRouter
 from mild.routers.linear import LinearRouter
@@ -41,7 +41,7 @@ def answer_columns(rows: int = 300, seed: int = 0) -> dict[str, list[object]]:
     return columns
 
 
-def answer_table(rows: int = 300, seed: int = 0, answers: bool = True) -> OutcomeTable:
+def answer_table(rows: int = 300, seed: int = 0, answers: bool = True) -> Outcomes:
     """The table, with or without its answers."""
     columns = answer_columns(rows, seed)
     if not answers:
@@ -49,7 +49,7 @@ def answer_table(rows: int = 300, seed: int = 0, answers: bool = True) -> Outcom
     return mild.read_outcomes(pa.table(columns))
 
 
-def fitted_cascade(table: OutcomeTable, price_weight: float = 5.0, **options: object) -> Router:
+def fitted_cascade(table: Outcomes, price_weight: float = 5.0, **options: object) -> Router:
     """A cascade with a linear router as the one without answers."""
     direct = mild.fit(
         table,

@@ -11,5 +11,5 @@ from mild.tuning.tasks import Task
 
 def task_figures(task: Task, chosen: IntArray, **options: Any) -> RoutingFigures:
     """Rows with equal queries, or of one group, count as one."""
-    about = (task.table.expert_names, task.groups, task.unit)
+    about = (task.table.experts, task.groups, task.unit)
     return routing_figures(task.outcomes, chosen, *about, **options)

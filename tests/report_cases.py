@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact import Router, RouterInfo
-from mild.data import CostTerms, OutcomeTable, read_outcomes
+from mild.data import CostTerms, Outcomes, read_outcomes
 from mild.evaluation.document import JudgedRows
 from mild.evaluation.evaluate import Evaluation
 from mild.evaluation.sections import RoutedRows
@@ -81,7 +81,7 @@ def document_of(router, table, costs, X, *, groups=None, terms=None, **more):
     costs, X = np.asarray(costs, float), np.asarray(X)
     terms = terms or CostTerms()
     if table is None:
-        table = OutcomeTable.from_arrays(X, costs, expert_names=router.expert_names)
+        table = Outcomes.from_arrays(X, costs, experts=router.expert_names)
     groups = table.groups() if groups is None else np.asarray(groups)
     task = Task(table, terms, costs, terms.formula(table), groups)
     judged = JudgedRows(router, costs, X, router.predict(X), task)

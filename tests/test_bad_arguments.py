@@ -9,20 +9,20 @@ import pyarrow as pa
 import pytest
 
 import mild
-from mild.data import OutcomeTable, read_part
+from mild.data import Outcomes, read_part
 from mild.datasets import load_outcomes
 from mild.errors import MildError
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 COSTS = np.stack([X[:, 0] > 0, X[:, 0] < 0], axis=1).astype(float)
-NUMBERS = OutcomeTable.from_arrays(X, COSTS, expert_names=["a", "b"])
+NUMBERS = Outcomes.from_arrays(X, COSTS, experts=["a", "b"])
 LINEAR = {"search": mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)}
 METHODS = {"methods": "tdef", "n_splits": 2, "n_jobs": 1}
 
 
 @pytest.fixture(scope="module")
 def table():
-    return load_outcomes().take(range(90))
+    return load_outcomes()[range(90)]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_compare_refuses(table, options, code):
     ids=["texts", "1d", "nan"],
 )
 def test_features_with_costs_are_finite_numbers(data, code):
-    assert code_of(OutcomeTable.from_arrays, data, COSTS) == f"invalid_{code}"
+    assert code_of(Outcomes.from_arrays, data, COSTS) == f"invalid_{code}"
 
 
 def test_evaluate_refuses(table, router):
@@ -137,9 +137,9 @@ def test_a_router_refuses(router, tmp_path):
         (mild.compare, "n_splts", "n_splits"),
         (mild.evaluate, "confidnce", "confidence"),
         (mild.save, "overwrit", "overwrite"),
-        (mild.OutcomeTable.split, "tset_size", "test_size"),
-        (mild.OutcomeTable.costs, "price_wieght", "price_weight"),
-        (mild.OutcomeTable.describe, "bta", "beta"),
+        (mild.Outcomes.split, "tset_size", "test_size"),
+        (mild.Outcomes.costs, "price_wieght", "price_weight"),
+        (mild.Outcomes.describe, "bta", "beta"),
     ],
 )
 def test_misspelled_arguments_are_recognised_everywhere(call, name, meant):
@@ -155,13 +155,19 @@ def test_missing_arguments_have_a_code(call):
 
 @pytest.mark.parametrize("rows", [[1000], [-1], [0.5], ["a"], [[0]], 3, None, [True, False]])
 def test_rows_that_are_not_there_cannot_be_taken(table, rows):
-    assert code_of(table.take, rows) == "invalid_rows"
+    assert code_of(table.__getitem__, rows) == "invalid_rows"
 
 
-def test_rows_are_taken_by_number_by_mask_and_not_at_all(table):
-    assert table.take([2, 0]).queries == [table.queries[2], table.queries[0]]
-    assert table.take(np.arange(90) < 3).rows == 3
-    assert table.take([]).rows == 0
+def test_a_table_is_no_sequence_of_rows(table):
+    with pytest.raises(TypeError):
+        iter(table)
+
+
+def test_rows_are_taken_by_number_by_mask_by_slice_and_not_at_all(table):
+    assert table[[2, 0]].queries == [table.queries[2], table.queries[0]]
+    assert len(table[np.arange(90) < 3]) == 3
+    assert table[-2:].queries == table.queries[-2:]
+    assert len(table[[]]) == 0
 
 
 def test_a_report_needs_a_name(table, router, tmp_path):
@@ -194,7 +200,7 @@ def test_results_are_ready_for_json(table, router, numbers):
 
 def test_save_takes_what_read_outcomes_takes(table, router, tmp_path):
     folder = mild.save(router, tmp_path / "router", table=table.to_frame(), price_weight=50)
-    assert mild.load(folder).expert_names == table.expert_names
+    assert mild.load(folder).expert_names == table.experts
 
 
 def test_names_are_a_list(router, tmp_path):

@@ -83,7 +83,7 @@ def timeless(content):
 @EVERY_ORDER
 def test_a_table_is_the_same(kind, order):
     table, moved = read(TABLES[kind]), read(TABLES[kind], order)
-    assert table.expert_names == moved.expert_names == sorted(NAMES)
+    assert table.experts == moved.experts == sorted(NAMES)
     assert table.fingerprint() == moved.fingerprint()
     assert table.findings == moved.findings
     assert_array_equal(table.answers.codes, moved.answers.codes)
@@ -94,14 +94,14 @@ def test_a_table_sorts_its_experts_however_it_is_made():
     table = read(TABLES["priced"])
     turned = replace(
         table,
-        expert_names=table.expert_names[::-1],
+        experts=table.experts[::-1],
         scores=table.scores[:, ::-1],
         prices=table.prices[:, ::-1],
     )
     assert turned.fingerprint() == table.fingerprint()
-    few = table.with_experts(["golf", "alpha", "charlie"])
-    assert few.expert_names == ["alpha", "charlie", "golf"]
-    assert_array_equal(few.scores[:, 2], table.scores[:, table.expert_names.index("golf")])
+    few = table.select(["golf", "alpha", "charlie"])
+    assert few.experts == ["alpha", "charlie", "golf"]
+    assert_array_equal(few.scores[:, 2], table.scores[:, table.experts.index("golf")])
     assert_array_equal(few.answers.codes.shape, few.scores.shape)
 
 
@@ -112,7 +112,7 @@ def test_the_oracle_takes_the_lower_price_then_the_higher_mean_score_then_the_na
     ranks = ranks_in(table.scores, prices)
     known = Results(table.costs(), table.scores, prices, ranks=ranks)
     mean_prices = np.zeros(len(means)) if prices is None else np.nanmean(prices, axis=0).round(12)
-    rule = [(-means[k], mean_prices[k], name) for k, name in enumerate(table.expert_names)]
+    rule = [(-means[k], mean_prices[k], name) for k, name in enumerate(table.experts)]
     for i, chosen in enumerate(known.oracle()):
         least = np.nanmin(known.costs[i])
         tied = [k for k in range(len(means)) if known.costs[i, k] == least]
@@ -147,7 +147,7 @@ def test_ties_go_to_the_better_then_the_cheaper_expert_and_are_kept_on_disk(tmp_
     table = read(TABLES["priced"])
     router = mild.fit(table, "knn", n_neighbors=5)
     loaded = mild.load(router.save(tmp_path / "router"))
-    assert loaded.expert_names == table.expert_names
+    assert loaded.expert_names == table.experts
     ranks = ranks_in(table.scores, table.prices)
     assert_array_equal(loaded.policy.ranks, ranks)
     assert loaded.route(table.queries) == router.route(table.queries)
@@ -160,7 +160,7 @@ def test_ties_go_to_the_better_then_the_cheaper_expert_and_are_kept_on_disk(tmp_
         assert chosen == min(tied, key=lambda k: ranks[k])
     assert n_tied > 10
     # The two that always agree differ in price only.
-    bravo, echo = map(table.expert_names.index, ("bravo", "echo"))
+    bravo, echo = map(table.experts.index, ("bravo", "echo"))
     prices = table.prices.mean(axis=0)
     assert (ranks[bravo] < ranks[echo]) == (prices[bravo] < prices[echo])
 
@@ -180,7 +180,7 @@ def test_ties_of_an_evaluation_are_those_of_the_fit():
 def test_a_router_with_experts_in_an_order_of_its_own_meets_a_table_by_names(kind, tmp_path):
     train, test = load_outcomes().split(0.7, random_state=0)
     order = [2, 0, 1]
-    names = [train.expert_names[k] for k in order]
+    names = [train.experts[k] for k in order]
     step = mild.fit(train).text
     estimator = {"linear": mild.LinearRouter(alpha=0.01), "knn": mild.KNNRouter(n_neighbors=5)}
     X = step.vectorize(train.queries)
@@ -189,9 +189,9 @@ def test_a_router_with_experts_in_an_order_of_its_own_meets_a_table_by_names(kin
     router = mild.load(tmp_path / "r")
     assert router.expert_names == names
     judged = mild.evaluate(router, test)
-    chosen = [test.expert_names.index(name) for name in router.route(test.queries)]
+    chosen = [test.experts.index(name) for name in router.route(test.queries)]
     assert_array_equal(judged.judged.chosen, chosen)
-    mean = test.costs()[np.arange(test.rows), chosen].mean()
+    mean = test.costs()[np.arange(len(test)), chosen].mean()
     assert judged.figures.summary["loss"] == pytest.approx(mean)
 
 
@@ -215,4 +215,4 @@ def test_parameters_of_experts_are_in_the_order_of_the_table():
     assert_allclose(router.margins, margins)
     assert_allclose(router.info.estimator.params["margins"], margins)
     assert mild.fit(table, "constant", expert="golf").route(["a"]) == ["golf"]
-    assert mild.fit(table, "constant", expert=0).route(["a"]) == [table.expert_names[0]]
+    assert mild.fit(table, "constant", expert=0).route(["a"]) == [table.experts[0]]

@@ -21,7 +21,7 @@ PUBLIC = [
     "KNNRouter",
     "LinearRouter",
     "NeuralRouter",
-    "OutcomeTable",
+    "Outcomes",
     "PricedRouter",
     "RidgeRouter",
     "Router",

@@ -79,7 +79,7 @@ def test_the_tutorial_runs_as_written(tmp_path: Path) -> None:
             assert shown(text, got), f"shown:\n{text}\nprinted:\n{got}"
             checked += 1
     assert checked == sum(language == "text" for language, *_ in parts) >= 4
-    assert mild.read_outcomes(tmp_path / "mylog.csv").expert_names == ["large", "small"]
+    assert mild.read_outcomes(tmp_path / "mylog.csv").experts == ["large", "small"]
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def documented():
         value = getattr(mild, name)
         if not isinstance(value, str):
             yield name, value
-    for kind in (mild.Router, mild.OutcomeTable, TuneResult, Evaluation):
+    for kind in (mild.Router, mild.Outcomes, TuneResult, Evaluation):
         for name, value in vars(kind).items():
             if not name.startswith("_"):
                 yield f"{kind.__name__}.{name}", getattr(value, "__func__", value)

@@ -97,10 +97,10 @@ def experiment(
     column = None if file else vectors
     outcomes = read_outcomes(table, experts=experts, vectors=column)
     if experts is None:
-        trio = ordered_trio(outcomes.expert_names)
+        trio = ordered_trio(outcomes.experts)
         outcomes = read_outcomes(table, experts=trio, vectors=column)
     else:
-        trio = match_experts(experts, outcomes.expert_names)
+        trio = match_experts(experts, outcomes.experts)
     request = Request(
         name,
         outcomes,
@@ -112,7 +112,7 @@ def experiment(
         seeds,
         features,
         model or (file.stem if file else None),
-        read_vectors(file, outcomes.rows) if file else None,
+        read_vectors(file, len(outcomes)) if file else None,
         test_share,
         Noise(noise, noise_std),
         skew,

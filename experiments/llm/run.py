@@ -24,7 +24,7 @@ from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray
 from mild.core.costs import REWARDS
 from mild.core.decisions import decide
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.data_quality import duplicate_groups
 from mild.data.outcome_table import outcomes_fingerprint
 from mild.data.splits import Split, folds, joined_groups, random_splits
@@ -101,7 +101,7 @@ class Request:
     """
 
     experiment: str
-    table: OutcomeTable
+    table: Outcomes
     name: str
     results: Path
     beta: tuple[float, ...] = BETA
@@ -150,7 +150,7 @@ class Request:
     @property
     def expert_names(self) -> list[str]:
         """The experts, from strong to tiny."""
-        return list(self.experts) or ordered_trio(self.table.expert_names)
+        return list(self.experts) or ordered_trio(self.table.experts)
 
     @property
     def scores(self) -> FloatArray:
@@ -161,7 +161,7 @@ class Request:
     def fingerprint(self) -> str:
         """The fingerprint of the table with its experts in the order of ``expert_names``."""
         table, names = self.table, self.expert_names
-        order = [table.expert_names.index(name) for name in names]
+        order = [table.experts.index(name) for name in names]
         arrays: dict[str, Any] = {}
         for name in ("scores", "prices", "latencies"):
             values = getattr(table, name)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from experiments.planning import cells as cells_to_ask
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
 from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
-from mild.data import OutcomeTable, read_outcomes, write_columns
+from mild.data import Outcomes, read_outcomes, write_columns
 from mild.data.cost_terms import CostTerms
 from mild.data.tables import naming, read_table, short
 from mild.errors import DataFileError, InvalidInputError, OptionError, count_noun, listed
@@ -121,11 +121,11 @@ def _texts(one: Question) -> tuple[str, str]:
     return one.query, f"{one.query}\n{lettered_options(one.options)}"
 
 
-def _column(table: OutcomeTable, values: FloatArray | None, name: str) -> FloatArray:
+def _column(table: Outcomes, values: FloatArray | None, name: str) -> FloatArray:
     """Prices or latencies of an expert, NaN where they are not known."""
-    if values is None or name not in table.expert_names:
-        return np.full(table.rows, np.nan)
-    return values[:, table.expert_names.index(name)]
+    if values is None or name not in table.experts:
+        return np.full(len(table), np.nan)
+    return values[:, table.experts.index(name)]
 
 
 def _expected_dollars(
@@ -166,7 +166,7 @@ def make_plan(
 
     Parameters
     ----------
-    table : OutcomeTable, or whatever ``mild.read_outcomes`` takes; outcomes that are missing can be bought
+    table : Outcomes, or whatever ``mild.read_outcomes`` takes; outcomes that are missing can be bought
     experts : TOML file of ``mild collect``, or a list of ``Expert``, with prices
     spend : dollars, expected; ``collect_outcomes(max_spend=...)`` sets a limit
     queries : more queries, of which no outcome is known: questions of ``mild_gateway.collect_outcomes``
@@ -184,9 +184,9 @@ def make_plan(
     >>> from mild.datasets import load_outcomes
     >>> from mild_gateway.experts.expert import Expert
     >>> table = load_outcomes()
-    >>> known = table.take(range(40))
+    >>> known = table[:40]
     >>> url = "http://127.0.0.1:8080/v1"
-    >>> asked = [Expert(name, url, name, price_per_query=0.01) for name in table.expert_names]
+    >>> asked = [Expert(name, url, name, price_per_query=0.01) for name in table.experts]
     >>> more = pa.table({"query": table.queries[40:]})
     >>> found = make_plan(known, asked, spend=0.5, queries=more)
     >>> found.planned["calls"]
@@ -204,14 +204,14 @@ def make_plan(
     check_prices("a plan", found, "experts")
     # Experts of the table that cannot be asked stay rivals. A query may have several rows, as where an
     # older table and new outcomes are read together.
-    rivals = [*asked, *(name for name in known.expert_names if name not in asked)]
+    rivals = [*asked, *(name for name in known.experts if name not in asked)]
     more = [] if queries is None else read_questions(queries, scorer=True).items
     choices = known.recipe is not None and bool(known.recipe.choices)
     texts = list(dict.fromkeys([*known.queries, *(_texts(one)[choices] for one in more)]))
     number = {text: place for place, text in enumerate(texts)}
     rows = np.array([number[text] for text in known.queries])
     row, k = np.nonzero(~np.isnan(known.scores))
-    place = np.array([rivals.index(name) for name in known.expert_names])[k]
+    place = np.array([rivals.index(name) for name in known.experts])[k]
     cells = SparseOutcomes(rows[row], place, 1 - known.scores[row, k], np.ones(len(k)))
     unknown = np.zeros((len(texts), len(rivals)), bool)
     unknown[:, : len(asked)] = True
@@ -223,7 +223,7 @@ def make_plan(
     for one, name in enumerate(rivals):
         paid = _column(known, known.prices, name)
         dollars[:, one] = _expected_dollars(paid, rows, texts, asked.get(name))
-    costs = np.array(terms.betas(cast(Any, SimpleNamespace(expert_names=rivals))))
+    costs = np.array(terms.betas(cast(Any, SimpleNamespace(experts=rivals))))
     costs = costs + (terms.price_weight or 0.0) * dollars
     if terms.latency_weight:
         columns = [_column(known, known.latencies, name) for name in rivals]

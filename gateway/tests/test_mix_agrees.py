@@ -123,7 +123,7 @@ def test_mild_route_decides_as_the_router(router, tmp_path):
 def test_evaluate_judges_the_choices_of_the_mix(router):
     table = answer_table(200, seed=5)
     judged = mild.evaluate(router, table).judged
-    expected = [table.expert_names.index(name) for name in router.route(table.queries)]
+    expected = [table.experts.index(name) for name in router.route(table.queries)]
     assert judged.chosen.tolist() == expected
     document = mild.evaluate(router, table).document()
     assert document["rows"] == 200
@@ -135,7 +135,7 @@ def test_the_usual_shares_are_those_of_the_mix(router):
     table = answer_table(300)
     shares = usual_shares(router.policy, router.text.vectorize(table.queries), table)
     chosen = router.route(table.queries)
-    assert shares.experts == {name: chosen.count(name) / 300 for name in table.expert_names}
+    assert shares.experts == {name: chosen.count(name) / 300 for name in table.experts}
 
 
 def test_propensities_count_exploration_only(router):

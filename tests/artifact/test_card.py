@@ -26,7 +26,7 @@ def simple_router(names=("a", "b"), **fields):
 
 @pytest.fixture(scope="module")
 def found():
-    table = load_outcomes().take(range(300))
+    table = load_outcomes()[range(300)]
     search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)
     return mild.tune(table, keep_quality=0.95, search=search)
 

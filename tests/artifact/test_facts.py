@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mild
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.datasets import load_outcomes
 
 
@@ -15,8 +15,8 @@ def table():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     costs = 1 + np.clip(X + 0.2 * rng.normal(size=X.shape), -1, None)
-    names = {"expert_names": ["small", "medium", "large"], "feature_names": ["a", "b", "c"]}
-    return OutcomeTable.from_arrays(X, costs, **names)
+    names = {"experts": ["small", "medium", "large"], "feature_names": ["a", "b", "c"]}
+    return Outcomes.from_arrays(X, costs, **names)
 
 
 def test_parameters_given_to_the_fit_are_listed(table):

@@ -176,7 +176,7 @@ def test_features_that_are_not_fitted_or_not_ours_are_refused(tmp_path):
 
     with pytest.raises(InvalidInputError, match="text must be fitted before"):
         save(router, tmp_path / "router", text=HashingFeatures())
-    for strange in ("hashing", Strange(dimensions=6).fit(TEXTS)):
+    for strange in ("hashing", Strange(n_components=6).fit(TEXTS)):
         with pytest.raises(InvalidInputError, match="text must be a feature step"):
             save(router, tmp_path / "router", text=strange)
 

@@ -10,10 +10,10 @@ from mild.datasets import load_outcomes
 
 @pytest.fixture
 def files(tmp_path):
-    table = load_outcomes().take(range(0, 1500, 3))
-    known = table.with_experts([name for name in table.expert_names if name != "rules"])
+    table = load_outcomes()[range(0, 1500, 3)]
+    known = table.select([name for name in table.experts if name != "rules"])
     fit(known, router="ridge", alpha=100.0).save(tmp_path / "router")
-    own = table.take(np.arange(0, table.rows, table.rows // 60)).with_experts(["rules"])
+    own = table[np.arange(0, len(table), len(table) // 60)].select(["rules"])
     write_outcomes(own, tmp_path / "graded.parquet")
     write_outcomes(known, tmp_path / "known.parquet")
     return tmp_path

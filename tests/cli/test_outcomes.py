@@ -155,10 +155,10 @@ def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
     trained = mild("fit", file, "--out", router)
     assert trained.code == 0, trained.err
     train = read_part(file, "train")
-    assert f"the {train.rows} train rows by column 'split'" in trained.err
+    assert f"the {len(train)} train rows by column 'split'" in trained.err
     assert load(router).info.notes["table"]["fingerprint"] == train.fingerprint()
     judged = mild("evaluate", file, "--router", router, "--json")
-    assert judged.json()["rows"] == read_part(file, "test").rows
+    assert judged.json()["rows"] == len(read_part(file, "test"))
     assert judged.json()["seen_in_fit"]["queries"] == 0
     assert "test rows by column 'split'" in judged.err
     everything = mild("evaluate", file, "--router", router, "--where", "split=*", "--json").json()
@@ -177,9 +177,8 @@ def test_rows_of_several_files_are_selected_too(mild, tmp_path):
     split_log(folder / "b.parquet", "part")
     words = ["--where", "part=test", "--json"]
     report = mild("fit", folder, "--out", tmp_path / "r", *words).json()
-    assert (
-        report["training"]["rows"]
-        == 2 * read_outcomes(folder / "a.parquet", where="part=test").rows
+    assert report["training"]["rows"] == 2 * len(
+        read_outcomes(folder / "a.parquet", where="part=test")
     )
     refused = mild("fit", folder, "--out", tmp_path / "s", "--where", "no=1")
     assert "there must be a column 'no'" in refused.err
@@ -191,7 +190,7 @@ def test_several_files_with_a_split_are_trained_on_its_training_rows(mild, tmp_p
     for name in ("a.parquet", "b.parquet"):
         split_log(folder / name)
     trained = mild("fit", folder, "--out", tmp_path / "r", "--json")
-    assert trained.json()["training"]["rows"] == 2 * read_part(folder / "a.parquet", "train").rows
+    assert trained.json()["training"]["rows"] == 2 * len(read_part(folder / "a.parquet", "train"))
     assert "164 train rows" in trained.err
     everything = mild("fit", folder, "--out", tmp_path / "s", "--where", "split=*", "--json").json()
     assert everything["training"]["rows"] == 240

@@ -22,7 +22,7 @@ def outcomes(tmp_path_factory):
         "source": source,
         "part": ["old" if i < 200 else "new" for i in range(300)],
     }
-    for k, name in enumerate(table.expert_names):
+    for k, name in enumerate(table.experts):
         content[f"score__{name}"] = table.scores[:, k]
         content[f"cost__{name}"] = table.prices[:, k]
     whole = pa.table(content)

@@ -36,7 +36,7 @@ def code_of(source, **arguments):
 def test_answers_of_some_experts_are_read():
     table = read_outcomes(wide())
     assert table.answer_kind == "number"
-    assert "(number, detected)" in table.explanation
+    assert "(number, detected)" in table.layout
     assert table.answers.codes.tolist() == CODES
     assert table.answers.signals[0, 2, 3] == -0.5
     assert not table.answers.signals[1:, 2, 3].any()
@@ -56,10 +56,10 @@ def test_answers_follow_rows_and_experts(known):
     table = read_outcomes(wide())
     if known:
         assert table.answers is not None
-    taken = table.take([1, 0])
+    taken = table[[1, 0]]
     assert taken.answers.codes.tolist() == [CODES[1], CODES[0]]
-    fewer = table.with_experts(["strong", "mid"])
-    assert fewer.expert_names == ["mid", "strong"]
+    fewer = table.select(["strong", "mid"])
+    assert fewer.experts == ["mid", "strong"]
     assert fewer.answers.codes[0].tolist() == [-1, 0]
     assert fewer.answers.kind == taken.answers.kind == "number"
     assert [n for n in fewer.columns.column_names if "little" in n] == []
@@ -145,7 +145,7 @@ def test_the_kind_is_detected_by_the_scores_or_set():
     assert read_outcomes(pa.table(source)).answer_kind == "code"
     table = read_outcomes(pa.table(source), answer_kind="short_text")
     assert table.answers.codes[0].tolist() == [0, 0]
-    assert "(short_text)" in table.explanation
+    assert "(short_text)" in table.layout
 
 
 def test_answers_are_neither_queries_nor_features(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.testing import assert_allclose
 
-from mild.data import CostTerms, OutcomeTable
+from mild.data import CostTerms, Outcomes
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.evaluation.cascades import cascade_outcomes
 from mild.metrics.results import Results
@@ -24,10 +24,10 @@ RUN = CascadeRun(
 )
 
 
-def table(**changes: object) -> OutcomeTable:
+def table(**changes: object) -> Outcomes:
     names = ["little", "middle", "strong"]
     fields: dict[str, object] = {"prices": PRICES, "latencies": SECONDS, **changes}
-    return OutcomeTable(["a", "b", "c"], names, SCORES, columns=pa.table({}), **fields)  # type: ignore[arg-type]
+    return Outcomes(["a", "b", "c"], names, SCORES, columns=pa.table({}), **fields)  # type: ignore[arg-type]
 
 
 def test_a_cascade_pays_every_expert_it_asked_and_waits_for_the_slowest_in_parallel() -> None:

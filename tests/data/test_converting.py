@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.data import OutcomeTable, read_outcomes, write_outcomes
+from mild.data import Outcomes, read_outcomes, write_outcomes
 from mild.errors import DataFileError, OutputExistsError
 
 SUFFIXES = ["parquet", "csv", "jsonl"]
@@ -118,6 +118,6 @@ def test_an_existing_file_is_kept_unless_overwriting(tmp_path):
         write_outcomes(table, path)
     assert path.read_text() == "precious"
     write_outcomes(table, path, overwrite=True)
-    assert isinstance(read_outcomes(path), OutcomeTable)
+    assert isinstance(read_outcomes(path), Outcomes)
     with pytest.raises(DataFileError, match="must end in"):
         write_outcomes(table, tmp_path / "a.xlsx")

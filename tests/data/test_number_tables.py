@@ -10,7 +10,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.data import OutcomeTable, read_outcomes, write_outcomes
+from mild.data import Outcomes, read_outcomes, write_outcomes
 from mild.data.number_tables import read_features
 from mild.errors import DataFileError, InvalidInputError
 
@@ -62,10 +62,10 @@ def test_every_format_gives_the_same_numbers(file, data):
     table = read_outcomes(file)
     np.testing.assert_array_equal(table.vectors, data[0])
     # Experts are sorted; the files have small before large.
-    assert table.expert_names == ["large", "small"]
+    assert table.experts == ["large", "small"]
     np.testing.assert_array_equal(table.given_costs, data[1][:, ::-1])
     assert table.feature_names == ["f_0", "f_1", "age"]
-    assert (table.rows, table.form, table.columns.column_names) == (9, "numbers", [])
+    assert (len(table), table.form, table.columns.column_names) == (9, "numbers", [])
     assert np.isnan(table.scores).all()
 
 
@@ -79,20 +79,20 @@ def test_features_are_chosen_by_pattern_or_list_and_in_that_order(file, data, fe
 @pytest.mark.parametrize("costs", ["cost__large", "cost__l*", ["cost__large"]])
 def test_costs_are_chosen_by_name_or_pattern(file, data, costs):
     table = read_outcomes(file, costs=costs)
-    assert table.expert_names == ["large"]
+    assert table.experts == ["large"]
     np.testing.assert_array_equal(table.given_costs, data[1][:, 1:])
     assert table.feature_names == ["f_0", "f_1", "age"]
 
 
 def test_experts_are_selected(file, data):
     table = read_outcomes(file)
-    assert table.with_experts(["small", "large"]) is table
-    alone = table.with_experts(["large"])
+    assert table.select(["small", "large"]) is table
+    alone = table.select(["large"])
     np.testing.assert_array_equal(alone.costs(), data[1][~np.isnan(data[1][:, 1])][:, [1]])
     with pytest.raises(
         InvalidInputError, match="the table has no expert 'huge'; it has large, small"
     ):
-        table.with_experts(["small", "huge"])
+        table.select(["small", "huge"])
 
 
 def test_a_pattern_that_matches_nothing_suggests_a_name(file):
@@ -204,7 +204,7 @@ def test_the_error_says_what_is_wrong_with_columns(tmp_path, text, features, wor
 def test_other_cost_columns_keep_their_names(tmp_path):
     path = csv(tmp_path, "x,ms_a,ms_b,cost__c\n1,2,3,4\n")
     table = read_outcomes(path, costs="ms_*")
-    assert table.expert_names == ["ms_a", "ms_b"]
+    assert table.experts == ["ms_a", "ms_b"]
     assert table.feature_names == ["x"]
 
 
@@ -231,7 +231,7 @@ def test_an_archive_without_names_numbers_its_experts(tmp_path, data):
     table = read_outcomes(tmp_path / "a.npz")
     assert table.vectors.dtype == np.float32
     assert table.feature_names is None
-    assert table.expert_names == ["expert_0", "expert_1"]
+    assert table.experts == ["expert_0", "expert_1"]
     np.testing.assert_array_equal(table.costs(), data[1])
 
 
@@ -299,7 +299,7 @@ def test_objects_in_an_archive_are_never_loaded(tmp_path, data):
     assert "(a pickle), which are never loaded" in refusal(tmp_path / "b.npz")
     # What is of no interest is not read.
     np.savez(tmp_path / "a.npz", X=data[0], costs=data[1], notes=bombs)
-    assert read_outcomes(tmp_path / "a.npz").rows == 9
+    assert len(read_outcomes(tmp_path / "a.npz")) == 9
     assert not (tmp_path / "exploded").exists()
 
 
@@ -325,17 +325,17 @@ def test_costs_beyond_all_measure_are_refused(tmp_path, format):
 def table_of_numbers(**options):
     rng = np.random.default_rng(1)
     X, costs = rng.normal(size=(6, 2)), rng.uniform(size=(6, 2))
-    return OutcomeTable.from_arrays(X, costs, **options)
+    return Outcomes.from_arrays(X, costs, **options)
 
 
 def test_arrays_and_frames_become_a_table():
     table = table_of_numbers()
-    assert table.expert_names == ["expert_0", "expert_1"]
+    assert table.experts == ["expert_0", "expert_1"]
     assert table.feature_names is None
-    named = table_of_numbers(expert_names=["a", "b"], feature_names=["x", "y"])
-    assert (named.expert_names, named.feature_names) == (["a", "b"], ["x", "y"])
+    named = table_of_numbers(experts=["a", "b"], feature_names=["x", "y"])
+    assert (named.experts, named.feature_names) == (["a", "b"], ["x", "y"])
     pandas = pytest.importorskip("pandas")
-    frame = OutcomeTable.from_arrays(
+    frame = Outcomes.from_arrays(
         pandas.DataFrame(named.vectors, columns=["x", "y"]),
         pandas.DataFrame(named.given_costs, columns=["a", "b"]),
     )
@@ -352,23 +352,23 @@ def test_arrays_and_frames_become_a_table():
         ({"costs": -np.ones((3, 2))}, "costs"),
         ({"costs": np.full((3, 2), np.nan)}, "costs"),
         ({"X": np.full((3, 1), np.inf)}, "features"),
-        ({"expert_names": ["a"]}, "expert_names"),
-        ({"expert_names": ["a", ""]}, "expert_names"),
-        ({"expert_names": ["a", "a"]}, "expert_names"),
+        ({"experts": ["a"]}, "experts"),
+        ({"experts": ["a", ""]}, "experts"),
+        ({"experts": ["a", "a"]}, "experts"),
         ({"feature_names": "x"}, "feature_names"),
     ],
 )
 def test_arrays_that_break_their_rule_are_refused(arguments, parameter):
     given = {"X": np.ones((3, 1)), "costs": np.ones((3, 2))} | arguments
     with pytest.raises((InvalidInputError, DataFileError)) as caught:
-        OutcomeTable.from_arrays(**given)
+        Outcomes.from_arrays(**given)
     assert caught.value.parameter == parameter
     assert caught.value.code == f"invalid_{parameter}"
 
 
 def test_an_argument_that_arrays_do_not_have_is_refused():
-    with pytest.raises(InvalidInputError, match="Did you mean 'expert_names'"):
-        table_of_numbers(expert_name=["a", "b"])
+    with pytest.raises(InvalidInputError, match="Did you mean 'experts'"):
+        table_of_numbers(expert=["a", "b"])
 
 
 @pytest.mark.parametrize(

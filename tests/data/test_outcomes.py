@@ -48,7 +48,7 @@ def source(request, tmp_path):
 def test_every_source_gives_the_same_outcomes(source):
     table = read_outcomes(source)
     assert table.queries == COLUMNS["prompt"]
-    assert table.expert_names == ["a/b-7B", "c"]
+    assert table.experts == ["a/b-7B", "c"]
     np.testing.assert_array_equal(table.scores, [[1, 1], [0, 1], [np.nan, 0]])
     np.testing.assert_array_equal(table.prices, [[0.25, 0.001], [0.5, 1e-7], [np.nan, 0]])
     np.testing.assert_array_equal(
@@ -56,30 +56,30 @@ def test_every_source_gives_the_same_outcomes(source):
     )
     assert table.column("id") == ["q0", "q1", "q2"]
     assert table.columns.column_names == ["id"]
-    assert (table.form, table.rows, table.vectors) == ("wide", 3, None)
+    assert (table.form, len(table), table.vectors) == ("wide", 3, None)
     assert table.fingerprint() == read_outcomes(pa.table(COLUMNS)).fingerprint()
 
 
 def test_the_reading_is_explained():
     table = read_outcomes(pa.table(COLUMNS))
-    assert table.explanation == (
+    assert table.layout == (
         "read as wide: 2 experts, 3 queries with prices and latencies; the query is column 'prompt'."
     )
 
 
 def test_rows_are_taken_by_number_and_by_mask():
     table = read_outcomes(pa.table(COLUMNS | {"embedding": [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]}))
-    taken = table.take([2, 0])
+    taken = table[[2, 0]]
     assert taken.queries == [table.queries[2], table.queries[0]]
     np.testing.assert_array_equal(taken.scores, table.scores[[2, 0]])
     np.testing.assert_array_equal(taken.prices, table.prices[[2, 0]])
     np.testing.assert_array_equal(taken.latencies, table.latencies[[2, 0]])
     np.testing.assert_array_equal(taken.vectors, [[4, 5], [0, 1]])
     assert taken.column("id") == ["q2", "q0"]
-    masked = table.take(np.array([True, False, True]))
-    assert masked.fingerprint() == table.take([0, 2]).fingerprint()
-    assert table.take([]).rows == 0
-    assert read_outcomes(wide(correct__y=[1, 0, 0])).take([1]).rows == 1
+    masked = table[np.array([True, False, True])]
+    assert masked.fingerprint() == table[[0, 2]].fingerprint()
+    assert len(table[[]]) == 0
+    assert len(read_outcomes(wide(correct__y=[1, 0, 0]))[[1]]) == 1
     with pytest.raises(DataFileError, match=r"there is no column 'subject'\. Found id"):
         table.column("subject")
 
@@ -108,8 +108,8 @@ def test_messages_give_row_numbers_of_the_file_even_after_unasked_rows_were_drop
 def test_a_row_keeps_its_number_in_the_file():
     columns = {"prompt": ["a", "b", "c"], "correct__x": [1, None, 0], "cost__x": [1.0, 1.0, None]}
     table = read_outcomes(pa.table(columns))
-    assert [table.row_number(row) for row in range(table.rows)] == [1, 3]
-    assert table.take([1]).row_number(0) == 3
+    assert [table.row_number(row) for row in range(len(table))] == [1, 3]
+    assert table[[1]].row_number(0) == 3
 
 
 def test_the_fingerprint_depends_on_every_outcome():
@@ -128,11 +128,11 @@ def test_the_fingerprint_depends_on_every_outcome():
 
 def test_experts_are_chosen_by_short_names():
     table = read_outcomes(pa.table(COLUMNS), experts=["c", "7B"])
-    assert table.expert_names == ["a/b-7B", "c"]
+    assert table.experts == ["a/b-7B", "c"]
     assert table.columns.column_names == ["id"]
     np.testing.assert_array_equal(table.scores, [[1, 1], [0, 1], [np.nan, 0]])
-    assert read_outcomes(pa.table(COLUMNS), experts="7b").expert_names == ["a/b-7B"]
-    assert read_outcomes(pa.table(COLUMNS), experts="a*").expert_names == ["a/b-7B"]
+    assert read_outcomes(pa.table(COLUMNS), experts="7b").experts == ["a/b-7B"]
+    assert read_outcomes(pa.table(COLUMNS), experts="a*").experts == ["a/b-7B"]
 
 
 def test_unknown_experts_are_refused_with_a_suggestion(tmp_path):
@@ -200,7 +200,7 @@ def test_rows_in_which_nobody_was_asked_are_dropped_and_counted():
 
 def test_experts_that_were_never_asked_are_left_out_and_named():
     source = wide(correct__y=pa.nulls(3))
-    assert read_outcomes(source).expert_names == ["x"]
+    assert read_outcomes(source).experts == ["x"]
     found = kinds(source)["unasked_experts"]
     assert (found.count, found.sentence) == (1, "1 expert was never asked and left out: y.")
     message = refused(pa.table({"prompt": ["a"], "correct__x": pa.nulls(1)}))
@@ -274,4 +274,4 @@ def test_options_that_no_table_could_fit_are_refused_before_the_table_is_read(op
 
 def test_its_representation_is_short():
     table = read_outcomes(wide(correct__y=[1, 0, 0], cost__y=[1, 2, 3]))
-    assert repr(table) == "OutcomeTable(3 queries, 2 experts: x, y, with prices)"
+    assert repr(table) == "Outcomes(3 queries, 2 experts: x, y, with prices)"

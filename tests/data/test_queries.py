@@ -27,7 +27,7 @@ def test_the_first_usual_name_that_is_text_is_the_query():
     assert read(columns).queries == ["p\nr"]
     del columns["prompt"]
     assert read(columns).queries == ["q"]
-    assert "the query is column 'query'" in read(columns).explanation
+    assert "the query is column 'query'" in read(columns).layout
 
 
 def test_a_named_query_goes_first_and_several_are_joined():
@@ -35,7 +35,7 @@ def test_a_named_query_goes_first_and_several_are_joined():
     assert read(columns, query="task").queries == ["t", "u"]
     table = read(columns, query=["system", "task"])
     assert table.queries == ["s\nt", "\nu"]
-    assert "the query is columns 'system' and 'task'" in table.explanation
+    assert "the query is columns 'system' and 'task'" in table.layout
     assert read(columns, query="system,task").queries == ["s\nt", "\nu"]
     assert table.columns.column_names == ["prompt", "system", "task"]
 
@@ -48,7 +48,7 @@ def test_a_query_of_numbers_is_refused_with_the_texts_there():
 def test_letters_are_set_behind_a_question():
     table = read({"question": ["what?", "who?"], **CHOICES})
     assert table.queries == ["what?\nA. 1\nB. 2\nC. 3", "who?\nA. x\nC. z"]
-    assert "column 'question' followed by the choices in A, B, C" in table.explanation
+    assert "column 'question' followed by the choices in A, B, C" in table.layout
     assert table.columns.column_names == ["question", "A", "B", "C"]
 
 
@@ -62,7 +62,7 @@ def test_a_list_of_choices_is_lettered(name, kind):
     )
     table = read({"question": ["1?", "2?", "3?", "4?"], name: column})
     assert table.queries == ["1?\nA. no\nB. yes", "2?", "3?\nA. a\nB. ", "4?\nA. b\nB. c"]
-    assert f"followed by the choices in {name}" in table.explanation
+    assert f"followed by the choices in {name}" in table.layout
 
 
 def test_a_slice_of_a_list_of_choices_is_lettered_by_its_own_rows():

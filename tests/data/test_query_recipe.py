@@ -75,7 +75,7 @@ def test_choices_are_left_out_on_request():
 def test_rows_and_vectors_keep_their_recipe():
     rows = [{"embedding": [1.0, 2.0]}] * 2
     table = outcomes({"embedding": pa.list_(pa.float32())}, rows)
-    assert table.take([1]).recipe == Recipe((), (), "embedding")
+    assert table[[1]].recipe == Recipe((), (), "embedding")
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,17 @@ def test_conditions_that_cannot_hold_are_refused(where, error):
 
 
 def test_training_and_test_rows_are_recognised():
-    assert read_outcomes(TABLE).rows == 5
+    assert len(read_outcomes(TABLE)) == 5
     train, test = (read_part(TABLE, part) for part in ("train", "test"))
     assert (train.queries, test.queries) == (["a", "c"], ["b", "e"])
-    assert "the 2 train rows by column 'split'" in train.explanation
+    assert "the 2 train rows by column 'split'" in train.layout
     assert test.row_number(1) == 5
     alone = TABLE.set_column(1, "split", pa.array(["test"] * 5))
-    assert read_part(alone, "train").rows == 5
+    assert len(read_part(alone, "train")) == 5
 
 
 def test_a_condition_on_the_split_goes_before_it():
-    assert read_part(TABLE, "train", where="split=*").rows == 5
+    assert len(read_part(TABLE, "train", where="split=*")) == 5
     assert read_part(TABLE, "train", where="year=2025").queries == ["c"]
 
 
@@ -88,7 +88,7 @@ def test_names_of_files_may_be_the_split(tmp_path):
     assert sorted(read_part(tmp_path, "train").queries) == ["a", "b"]
     assert read_part(tmp_path, "test").queries == ["c"]
     (tmp_path / "ceval.csv").write_text("prompt,correct__x\nd,1\n")
-    assert read_part(tmp_path, "train").rows == 4
+    assert len(read_part(tmp_path, "train")) == 4
 
 
 def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
@@ -99,7 +99,7 @@ def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
     for path in (file, tmp_path / "log.tsv"):
         train = read_part(path, "train")
         assert train.vectors.ravel().tolist() == [3, 5]
-        assert "2 train rows" in train.explanation
+        assert "2 train rows" in train.layout
         assert train.feature_names == ["length"]
         assert train.columns.column_names == ["id", "split"]
         assert read_outcomes(path, where=["split=test"]).vectors.ravel().tolist() == [4]

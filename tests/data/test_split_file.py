@@ -76,7 +76,7 @@ def test_the_rows_are_those_of_the_split_in_memory(tmp_path, name):
         again = read_outcomes(part.file)
         assert again.queries == whole.queries
         assert again.columns.to_pylist() == whole.columns.to_pylist()
-        assert part.rows == whole.rows
+        assert part.rows == len(whole)
         assert part.queries == len(set(whole.queries))
     assert not {*expected[0].queries} & {*expected[1].queries}
     if name.endswith("parquet"):
@@ -161,7 +161,7 @@ def test_all_rows_of_a_file_are_used_where_the_table_was_split_before(tmp_path, 
     assert "column 'split' is called 'original_split'" in found.sentences[-1]
     train = read_part(found.train.file, "train")
     test = read_part(found.test.file, "test")
-    assert (train.rows, test.rows) == (found.train.rows, found.test.rows)
+    assert (len(train), len(test)) == (found.train.rows, found.test.rows)
     assert set(train.column("original_split")) == {"train", "test"}
     assert sorted(train.queries + test.queries) == sorted(row["prompt"] for row in rows)
 
@@ -173,7 +173,7 @@ def test_the_new_name_of_a_split_column_is_free(tmp_path):
     file.write_text("\n".join(lines))
     found = split_file(file)
     assert found.renamed_to == "original_original_Split"
-    assert read_part(found.train.file, "train").rows == found.train.rows
+    assert len(read_part(found.train.file, "train")) == found.train.rows
 
 
 def test_vectors_are_compared_where_there_is_no_query(tmp_path):

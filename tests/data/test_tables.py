@@ -130,7 +130,7 @@ def test_keys_that_a_line_lacks_are_empty_there(tmp_path):
     )
     table = read_outcomes(path)
     assert table.queries == ["a", "b"]
-    assert table.expert_names == ["x", "y"]
+    assert table.experts == ["x", "y"]
     assert table.scores[0, 0] == 1
     assert table.scores[1, 1] == 0
 

@@ -19,7 +19,7 @@ def test_vectors_are_found_by_name_with_a_note(kind):
     table = read_outcomes(wide(embedding=pa.array([[1, 2], [3, 4], [5, 6]], kind)))
     np.testing.assert_array_equal(table.vectors, [[1, 2], [3, 4], [5, 6]])
     assert table.vectors.dtype == np.float32
-    assert "vectors are column 'embedding'" in table.explanation
+    assert "vectors are column 'embedding'" in table.layout
     assert table.columns.column_names == []
 
 
@@ -27,7 +27,7 @@ def test_vectors_are_named_and_need_no_query():
     source = pa.table({"v": [[1.0], [2.0]], "correct__x": [0, 1]})
     table = read_outcomes(source, vectors="v")
     assert table.queries == ["", ""]
-    assert "there is no query, only vectors" in table.explanation
+    assert "there is no query, only vectors" in table.layout
     assert not {"empty_queries", "duplicates"} & set(kinds(source, vectors="v"))
 
 

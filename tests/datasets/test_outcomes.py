@@ -10,8 +10,8 @@ from mild.datasets import outcomes_file
 def test_the_table_is_small_and_complete():
     assert outcomes_file().stat().st_size < 300_000
     table = read_outcomes(outcomes_file())
-    assert table.expert_names == ["gemma3", "rules", "smollm2"]
-    assert table.rows == 1500
+    assert table.experts == ["gemma3", "rules", "smollm2"]
+    assert len(table) == 1500
     for values in (table.scores, table.prices, table.latencies):
         assert values.shape == (1500, 3)
         assert np.isfinite(values).all()
@@ -35,6 +35,6 @@ def test_every_expert_is_alone_right_on_some_row():
 def test_rules_are_right_on_sums_and_wrong_on_facts():
     table = read_outcomes(outcomes_file())
     family = np.array([source.split("/")[0] for source in table.column("source")])
-    rules = table.scores[:, table.expert_names.index("rules")]
+    rules = table.scores[:, table.experts.index("rules")]
     assert (rules[family == "arithmetic"] == 1).all()
     assert (rules[family == "facts"] == 0).all()

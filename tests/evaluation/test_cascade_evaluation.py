@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 import mild
 from answer_table_cases import NAMES, PRICES, answer_table, fitted_cascade
 from mild.artifact import Router
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.errors import InvalidInputError
 from mild.evaluation.evaluate import Evaluation
 from mild.report.page import render
@@ -27,23 +27,23 @@ def router() -> Router:
 
 
 @pytest.fixture(scope="module")
-def test_table() -> OutcomeTable:
+def test_table() -> Outcomes:
     return answer_table(300, 1)
 
 
 @pytest.fixture(scope="module")
-def judged(router: Router, test_table: OutcomeTable) -> Evaluation:
+def judged(router: Router, test_table: Outcomes) -> Evaluation:
     return mild.evaluate(router, test_table)
 
 
 @pytest.fixture(scope="module")
-def agreed(test_table: OutcomeTable) -> np.ndarray:
+def agreed(test_table: Outcomes) -> np.ndarray:
     codes = test_table.answers.codes
     return codes[:, 0] == codes[:, 1]
 
 
 def test_every_call_is_paid_for(
-    judged: Evaluation, test_table: OutcomeTable, agreed: np.ndarray
+    judged: Evaluation, test_table: Outcomes, agreed: np.ndarray
 ) -> None:
     scores = np.where(agreed, test_table.scores[:, 0], test_table.scores[:, 2])
     paid = np.where(agreed, 0.002, 0.022)
@@ -62,7 +62,7 @@ def test_every_call_is_paid_for(
 
 
 def test_it_is_compared_with_the_best_constant_and_with_the_router_without_answers(
-    judged: Evaluation, router: Router, test_table: OutcomeTable
+    judged: Evaluation, router: Router, test_table: Outcomes
 ) -> None:
     lines = {line["key"]: line for line in judged.figures.baselines}
     assert list(lines) == ["router", "direct", "best_single", "fit_constant", "same_mix", "perfect"]
@@ -84,7 +84,7 @@ def test_it_is_compared_with_the_best_constant_and_with_the_router_without_answe
 
 
 def test_the_steps_say_where_rows_end(
-    judged: Evaluation, test_table: OutcomeTable, agreed: np.ndarray
+    judged: Evaluation, test_table: Outcomes, agreed: np.ndarray
 ) -> None:
     found = json.loads(json.dumps(judged.as_dict()))["cascade"]
     first, last = found["steps"]
@@ -102,7 +102,7 @@ def test_the_steps_say_where_rows_end(
     assert found["direct"]["headline"] == "The cascade pays"
 
 
-def test_the_steps_of_two_cascades_are_numbered_apart(test_table: OutcomeTable) -> None:
+def test_the_steps_of_two_cascades_are_numbered_apart(test_table: Outcomes) -> None:
     router = mixed_cascades()
     document = json.loads(json.dumps(mild.evaluate(router, test_table).document()))
     names = [step["name"] for step in document["cascade"]["steps"]]
@@ -115,7 +115,7 @@ def test_the_steps_of_two_cascades_are_numbered_apart(test_table: OutcomeTable) 
 
 
 def test_rows_with_an_unknown_outcome_of_an_expert_are_left_out(
-    router: Router, test_table: OutcomeTable
+    router: Router, test_table: Outcomes
 ) -> None:
     scores = test_table.scores.copy()
     scores[:20, 2] = np.nan
@@ -137,7 +137,7 @@ def test_a_table_without_answers_is_refused_with_the_remedy(router: Router) -> N
 
 
 def test_answers_are_compared_as_the_cascade_was_fitted(
-    router: Router, test_table: OutcomeTable, judged: Evaluation
+    router: Router, test_table: Outcomes, judged: Evaluation
 ) -> None:
     other = mild.evaluate(router, replace(test_table, answer_kind="free_text"))
     assert other.figures.cascade["steps"] == judged.figures.cascade["steps"]

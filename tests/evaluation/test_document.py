@@ -40,7 +40,7 @@ def compared(table, costs, X, names=("ce", "ridge")):
     rows = ComparedRows(
         matrix_inputs(X),
         Results(costs, table.scores, table.prices),
-        table.expert_names,
+        table.experts,
         unit="row",
     )
     found = compare_methods(rows, splits, chosen_methods(names)[0], search=RouterCV(cv=3))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import mild
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.datasets import load_outcomes
 from mild.errors import InvalidInputError, MildError, OutputExistsError
 from mild.evaluation.displays import FrontierDisplay
@@ -68,7 +68,7 @@ def test_a_router_under_new_prices_is_judged_by_the_new_loss(router, parts):
 
 
 def test_betas_of_some_experts_are_completed_as_in_a_fit(router, parts):
-    dearest = parts[1].expert_names[0]
+    dearest = parts[1].experts[0]
     judged = mild.evaluate(router, parts[1], beta={dearest: 0.5})
     assert judged.judged.router.info.cost.beta[dearest] == 0.5
     assert sum(judged.judged.router.info.cost.beta.values()) == 0.5
@@ -77,7 +77,7 @@ def test_betas_of_some_experts_are_completed_as_in_a_fit(router, parts):
 def overlapping(parts, seen, rows):
     """Rows of the test table, the first of them replaced by rows that were trained on."""
     train, test = parts
-    both = [train.take(np.arange(seen)).to_frame(), test.take(np.arange(rows - seen)).to_frame()]
+    both = [train[np.arange(seen)].to_frame(), test[np.arange(rows - seen)].to_frame()]
     return mild.read_outcomes(pd.concat(both, ignore_index=True))
 
 
@@ -95,7 +95,7 @@ def test_few_rows_that_were_seen_in_training_are_left_out_of_every_figure(router
         "same_data_as_fit": False,
         "seen_in_fit": {"queries": 9, "checked": 200, "left_out": 9},
     }
-    fresh = mild.evaluate(router, table.take(np.arange(9, 200)))
+    fresh = mild.evaluate(router, table[np.arange(9, 200)])
     assert figures(judged) == figures(fresh)
     assert judged.figures.as_dict() == fresh.figures.as_dict()
     assert judged.warning is None
@@ -117,7 +117,7 @@ def test_few_rows_that_were_seen_in_training_are_left_out_of_every_figure(router
 def test_groups_are_over_the_rows_that_are_left(router, parts):
     table = overlapping(parts, 9, 200)
     judged = mild.evaluate(router, table, groups="source")
-    fresh = mild.evaluate(router, table.take(np.arange(9, 200)), groups="source")
+    fresh = mild.evaluate(router, table[np.arange(9, 200)], groups="source")
     assert figures(judged) == figures(fresh)
 
 
@@ -185,10 +185,10 @@ def test_the_cost_is_that_of_the_fit_unless_told_otherwise(judged, router, parts
 
 
 def test_other_experts_are_left_out_and_missing_ones_refused(router, parts):
-    few = parts[1].with_experts(["rules", "gemma3"])
+    few = parts[1].select(["rules", "gemma3"])
     with pytest.raises(InvalidInputError, match="the table has no smollm2"):
         mild.evaluate(router, few)
-    two = mild.fit(parts[0].with_experts(["rules", "gemma3"]))
+    two = mild.fit(parts[0].select(["rules", "gemma3"]))
     found = mild.evaluate(two, parts[1])
     assert found.notes == ("left out because the router does not know them: smollm2.",)
 
@@ -198,7 +198,7 @@ def test_numbers_are_judged_with_their_costs():
     X = rng.normal(size=(200, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
     router = mild.LinearRouter().fit(X[:100], costs[:100])
-    table = OutcomeTable.from_arrays(X[100:], costs[100:])
+    table = Outcomes.from_arrays(X[100:], costs[100:])
     found = mild.evaluate(router, table)
     assert found.verdict.pays is True
     assert found.as_dict()["rows"] == 100
@@ -209,7 +209,7 @@ def test_numbers_are_judged_with_their_costs():
 
 
 def test_a_router_is_judged_on_what_it_reads(router, parts):
-    numbers = OutcomeTable.from_arrays(np.eye(3), np.eye(3), expert_names=router.expert_names)
+    numbers = Outcomes.from_arrays(np.eye(3), np.eye(3), experts=router.expert_names)
     with pytest.raises(InvalidInputError, match="must have queries"):
         mild.evaluate(router, numbers)
     with pytest.raises(InvalidInputError, match="must be a table of numbers"):
@@ -274,8 +274,8 @@ def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
 def test_groups_change_the_interval_only():
     columns = make_columns(240, 1, prices=True)
     table = mild.read_outcomes(pa.table(columns))
-    router = mild.fit(table.take(np.arange(150)))
-    new = table.take(np.arange(150, 240))
+    router = mild.fit(table[np.arange(150)])
+    new = table[np.arange(150, 240)]
     by_row, by_group = (
         mild.evaluate(router, new, groups=name).verdict for name in (None, "subject")
     )
@@ -289,7 +289,7 @@ def test_an_expert_without_prices_leaves_the_dollars_of_a_router_unknown(unprice
     columns = make_columns(240, 1, prices=True)
     columns.pop(f"cost__{unpriced}")
     table = mild.read_outcomes(pa.table(columns))
-    found = mild.evaluate(mild.fit(table.take(np.arange(150))), table.take(np.arange(150, 240)))
+    found = mild.evaluate(mild.fit(table[np.arange(150)]), table[np.arange(150, 240)])
     report = found.as_dict()
     assert min(report["summary"]["shares"]) > 0.1
     assert found.to_frame().to_pylist()[0]["dollars_per_1000"] is None
@@ -303,7 +303,7 @@ def test_means_over_different_rows_have_no_share_of_the_gain():
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0, np.full(200, 0.5)])
     router = mild.LinearRouter().fit(X, costs)
     costs[20:, 1] = np.nan
-    found = mild.evaluate(router, OutcomeTable.from_arrays(X, costs))
+    found = mild.evaluate(router, Outcomes.from_arrays(X, costs))
     assert found.figures.left_out is not None
     assert found.as_dict()["summary"]["headroom_captured"] is None
 
@@ -369,9 +369,9 @@ def test_a_router_without_names_of_experts_is_refused_on_a_table_with_names():
     X = rng.normal(size=(60, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
     router = LinearRouter().fit(X, costs)
-    named = OutcomeTable.from_arrays(X, costs, expert_names=["small", "large"])
+    named = Outcomes.from_arrays(X, costs, experts=["small", "large"])
     with pytest.raises(InvalidInputError, match="array of costs") as error:
         mild.evaluate(router, named, keep_seen=True)
     assert error.value.code == "invalid_router"
-    unnamed = OutcomeTable.from_arrays(X, costs)
+    unnamed = Outcomes.from_arrays(X, costs)
     assert mild.evaluate(router, unnamed, keep_seen=True).as_dict()["summary"]["loss"] < 0.1

@@ -7,7 +7,7 @@ SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
 
 
 def gather(table, costs, chosen):
-    return routed_rows(table.expert_names, costs, chosen, None, table)
+    return routed_rows(table.experts, costs, chosen, None, table)
 
 
 def test_means_are_those_of_the_chosen_cells():

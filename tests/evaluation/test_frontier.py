@@ -19,7 +19,7 @@ SCORES = [[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 0, 1]]
 
 def gathered(table, chosen, **cost):
     costs = table.costs(**cost)
-    return routed_rows(table.expert_names, costs, chosen, None, table)
+    return routed_rows(table.experts, costs, chosen, None, table)
 
 
 def of_kind(found, kind):
@@ -133,7 +133,7 @@ def test_where_asking_costs_betas_the_sweep_multiplies_them():
 def test_a_router_that_knows_only_scores_has_one_operating_point():
     table = make_table(SCORES)
     scores = LinearPolicy(np.eye(3), np.zeros(3), Decoder(np.ones(3), "argmax", "logistic"))
-    router = Router(scores, table.expert_names)
+    router = Router(scores, table.experts)
     X = expect([0, 1, 2, 0])
     assert operating_points(router, X, gathered(table, router.predict(X)), {}) == []
 

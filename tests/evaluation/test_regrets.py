@@ -73,7 +73,7 @@ def test_long_texts_are_cut_and_what_all_begin_with_is_left_out():
 
 def test_a_choice_that_was_never_asked_has_no_regret():
     table = make_table([[1, None, 0], [0, 1, None]], prices=None)
-    evidence = routed_rows(table.expert_names, table.costs(), [1, 0], None, table)
+    evidence = routed_rows(table.experts, table.costs(), [1, 0], None, table)
     found = regrets(evidence, 5)
     assert [row["row"] for row in found["rows"]] == [1]
     assert found["regretted"] == 1

@@ -55,7 +55,7 @@ def judged(router, test_rows):
 def test_the_target_is_the_headline_where_the_loss_would_say_the_contrary(judged, test_rows):
     verdict, chosen = judged.verdict, judged.judged.chosen
     assert verdict.low > 0, "by its loss, the router does not pay"
-    every = np.arange(test_rows.rows)
+    every = np.arange(len(test_rows))
     kept = test_rows.scores[every, chosen].mean() / test_rows.scores[:, 1].mean()
     saved = 1 - test_rows.prices[every, chosen].mean() / test_rows.prices[:, 1].mean()
     assert verdict.target.quality_kept.estimate == pytest.approx(kept)

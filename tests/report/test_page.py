@@ -11,7 +11,7 @@ import pytest
 
 import mild
 from mild.artifact.info import EstimatorInfo, RouterInfo
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.errors import InvalidInputError
 from mild.report import render
 from mild.report.page import clean
@@ -249,7 +249,7 @@ def test_names_break_after_underscores_and_markup_in_them_is_text():
 def test_a_lower_loss_is_better_where_a_table_has_only_costs():
     X = np.random.default_rng(0).normal(size=(60, 2))
     costs = np.stack([X[:, 0] > 0, X[:, 0] < 0], axis=1).astype(float)
-    table = OutcomeTable.from_arrays(X, costs, expert_names=["a", "b"])
+    table = Outcomes.from_arrays(X, costs, experts=["a", "b"])
     page = render(mild.evaluate(mild.fit(table), table).document())
     assert "to the left of the best single expert" in page
     assert "Mean loss of the router and of the experts" in page

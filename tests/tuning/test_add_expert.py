@@ -21,17 +21,17 @@ NEW = "rules"
 
 @pytest.fixture(scope="module")
 def table():
-    return load_outcomes().take(range(0, 1500, 2))
+    return load_outcomes()[range(0, 1500, 2)]
 
 
 @pytest.fixture(scope="module")
 def known(table):
-    return table.with_experts([name for name in table.expert_names if name != NEW])
+    return table.select([name for name in table.experts if name != NEW])
 
 
 def labels(table, count=100, seed=0):
-    rows = np.random.default_rng(seed).choice(table.rows, count, replace=False)
-    return table.take(rows).with_experts([NEW])
+    rows = np.random.default_rng(seed).choice(len(table), count, replace=False)
+    return table[rows].select([NEW])
 
 
 ROUTERS = {
@@ -112,11 +112,11 @@ def test_it_is_saved_with_all_that_is_known(router, table, known, tmp_path):
 def test_labels_bring_gain_and_are_better_than_none(table, known):
     """The third expert is much better on some queries: its routing pays, and few labels show it."""
     train, test = table.split(random_state=1)
-    before = mild.fit(train.with_experts(known.expert_names), **ROUTERS["ridge"])
+    before = mild.fit(train.select(known.experts), **ROUTERS["ridge"])
     added = add_expert(before, labels(train, 150), known=train)
     scores, _, _ = test.outcomes_of(added.router.expert_names)
     costs = 1 - scores
-    every = np.arange(test.rows)
+    every = np.arange(len(test))
     old = costs[every, before.predict_texts(test.queries)].mean()
     new = costs[every, added.router.predict_texts(test.queries)].mean()
     assert new < old
@@ -146,7 +146,7 @@ def test_one_that_is_always_right_gets_everything(table, known, regression):
 
 
 def test_no_labels_are_refused_and_few_are_warned_about(table, known, regression):
-    is_new = np.array(table.expert_names) == NEW
+    is_new = np.array(table.experts) == NEW
     empty = replace(table, scores=np.where(is_new, np.nan, table.scores))
     with pytest.raises(InvalidInputError) as error:
         add_expert(regression, empty)
@@ -208,19 +208,19 @@ def test_tuned_routers_take_an_expert_and_two(table, known, goal):
     if router.mix is not None:
         assert added.router.mix is None
         assert any("mixed two settings" in sentence for sentence in added.sentences)
-    again = replace(labels(table, seed=1), expert_names=["another"])
+    again = replace(labels(table, seed=1), experts=["another"])
     both = add_expert(added.router, again, known=table)
-    assert both.router.expert_names == [*known.expert_names, NEW, "another"]
+    assert both.router.expert_names == [*known.experts, NEW, "another"]
     assert both.router.has_prices
     both.router.with_prices(price_weight=1.0).route(table.queries[:5])
-    assert both.router.without(NEW).expert_names == [*known.expert_names, "another"]
+    assert both.router.without(NEW).expert_names == [*known.experts, "another"]
 
 
 def test_outcomes_of_known_experts_are_used(table, known, regression):
     """Those of the table, and those of the known table, whose queries may differ in their spaces."""
-    rows = np.random.default_rng(0).choice(table.rows, 100, replace=False)
-    whole = table.take(rows)
-    own = replace(whole, queries=[f" {query} " for query in whole.queries]).with_experts([NEW])
+    rows = np.random.default_rng(0).choice(len(table), 100, replace=False)
+    whole = table[rows]
+    own = replace(whole, queries=[f" {query} " for query in whole.queries]).select([NEW])
     found = add_expert(regression, whole, known=known)
     same = add_expert(regression, replace(own, queries=whole.queries), known=known)
     assert_allclose(same.cost, found.cost)
@@ -230,12 +230,12 @@ def test_outcomes_of_known_experts_are_used(table, known, regression):
 
 
 def test_fixed_costs_count_and_those_of_removed_experts_do_not(table, known):
-    first, second = known.expert_names
+    first, second = known.experts
     router = mild.fit(known, **ROUTERS["ridge"], beta={first: 0.1, second: 0.2})
     dear, free = (add_expert(router, labels(table), known=known, beta=b) for b in (0.5, 0.0))
     assert dear.cost[0] == pytest.approx(free.cost[0] + 0.5, abs=0.02)
     assert dear.router.info.cost.beta == {first: 0.1, second: 0.2, NEW: 0.5}
-    less = add_expert(free.router.without(first), replace(labels(table), expert_names=["x"]))
+    less = add_expert(free.router.without(first), replace(labels(table), experts=["x"]))
     assert less.router.info.cost.beta == {second: 0.2, NEW: 0.0, "x": 0.0}
 
 
@@ -294,6 +294,6 @@ def test_the_order_of_the_labels_does_not_matter(table, known, regression):
     some_labels = labels(table)
     gains = []
     for seed in range(4):
-        order = np.random.default_rng(seed).permutation(some_labels.rows)
-        gains.append(add_expert(regression, some_labels.take(order), known=known).gain)
+        order = np.random.default_rng(seed).permutation(len(some_labels))
+        gains.append(add_expert(regression, some_labels[order], known=known).gain)
     assert_allclose(gains, np.tile(gains[0], (4, 1)), atol=1e-9)

@@ -99,7 +99,7 @@ def test_the_figures_of_a_cascade_are_what_its_runs_paid(agreeing):
     assert interval.estimate == agreeing.target.dollars_per_1000
     assert interval.low < 1000 * run.total_prices(table.prices).mean() < interval.high
     # The reference is asked in the rows that come to its step.
-    share = run.asked[:, table.expert_names.index("strong")].mean()
+    share = run.asked[:, table.experts.index("strong")].mean()
     assert agreeing.verdict.target.reference_share.estimate == pytest.approx(share, abs=0.1)
     seconds = run.seconds(table.latencies).mean()
     assert agreeing.cascade["seconds"] == pytest.approx(seconds, rel=0.15)
@@ -143,7 +143,7 @@ def test_a_cascade_is_saved_with_the_router_without_answers(kept, tmp_path):
     without = Target(keep_quality=0.97).choose(frontier.without_cascades()).point
     assert without.quality >= 0.97 * frontier.reference.quality - 1e-9
     X = X[:, : loaded.cascade.direct.n_features]
-    right = table.scores[np.arange(table.rows), loaded.cascade.direct.predict(X)].mean()
+    right = table.scores[np.arange(len(table)), loaded.cascade.direct.predict(X)].mean()
     assert right >= 0.95 * table.scores.max(axis=0).mean() - 0.1
     assert loaded.info.target.t is None
 
@@ -174,7 +174,7 @@ def test_the_loss_decides_where_there_is_no_target(by_loss):
     new = table_of(n=2000, seed=7)
     run = found.router.cascade.run(found.router.features(new.queries), new.answers)
     loss = 1 - run.answer_scores(new.scores).mean() + 10 * run.total_prices(new.prices).mean()
-    constant = new.expert_names.index(found.verdict.constant)
+    constant = new.experts.index(found.verdict.constant)
     constant_loss = 1 - new.scores[:, constant].mean() + 10 * new.prices[:, constant].mean()
     assert found.verdict.estimate == pytest.approx(loss - constant_loss, abs=0.03)
     document = found.as_dict()
@@ -201,7 +201,7 @@ def test_experts_that_share_a_bias_are_not_trusted(options):
     found = mild.tune(table, cascade=True, **options, **QUICK)
     if found.uses_cascade:
         run = found.router.cascade.run(found.router.features(table.queries), table.answers)
-        assert run.asked[:, table.expert_names.index("large")].mean() > 0.9
+        assert run.asked[:, table.experts.index("large")].mean() > 0.9
     else:
         assert found.cascade["sentences"][-1].startswith("No cascade ")
 

@@ -64,7 +64,7 @@ def table():
 
 def quality_of(router, table):
     chosen = router.predict_texts(table.queries)
-    return table.scores[np.arange(table.rows), chosen].mean()
+    return table.scores[np.arange(len(table)), chosen].mean()
 
 
 def test_a_kind_of_router_of_ones_own_is_searched(table, tmp_path):
@@ -95,7 +95,7 @@ def test_a_kind_of_router_of_ones_own_can_meet_a_target(table, tmp_path):
         fitted = fitted.first
     (own,) = fitted.routers
     X = result.router.text.vectorize(new.queries)
-    right = new.scores[np.arange(new.rows), own.predict(X)].mean()
+    right = new.scores[np.arange(len(new)), own.predict(X)].mean()
     assert figures["quality"] == pytest.approx(right, abs=0.06)
     loaded = mild.load(result.router.save(tmp_path / "router"))
     assert loaded.route(new.queries) == result.router.route(new.queries)
@@ -140,7 +140,7 @@ def test_an_objective_of_ones_own_chooses_the_setting(table, tmp_path):
         router = mild.tune(table, search=search).router
         new = make_table(seed=1)
         chosen = router.predict_texts(new.queries)
-        rows = np.arange(new.rows)
+        rows = np.arange(len(new))
         held_out_seconds[least_quality] = np.percentile(new.latencies[rows, chosen], 90)
         assert new.scores[rows, chosen].mean() >= least_quality - 0.05
     assert held_out_seconds[0.3] < 0.6, "always a quick expert"

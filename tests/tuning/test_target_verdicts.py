@@ -154,7 +154,7 @@ def test_where_the_constant_is_saved_the_verdict_names_the_candidate():
 def test_prices_that_the_loss_leaves_out_are_said_with_what_they_could_save(outcomes, results):
     found = mild.tune(outcomes, **FAST)
     unused = found.prices_unused
-    frontier = Frontier.from_dict(found.router.info.frontier, outcomes.expert_names)
+    frontier = Frontier.from_dict(found.router.info.frontier, outcomes.experts)
     good = frontier.quality >= frontier.reference.quality - 1e-9
     assert unused["best_expert"] == "large"
     assert unused["dollars_per_1000"] == pytest.approx(frontier.dollars[good].min())

@@ -164,7 +164,7 @@ def test_the_figures_are_what_the_router_does_on_new_rows(tuned):
     result = tuned("quality")
     new = graded_table(2000, seed=5)
     chosen = result.router.predict_texts(new.queries)
-    rows = np.arange(new.rows)
+    rows = np.arange(len(new))
     assert result.target.quality == pytest.approx(new.scores[rows, chosen].mean(), abs=0.05)
     dollars = 1000 * new.prices[rows, chosen].mean()
     assert result.target.dollars_per_1000 == pytest.approx(dollars, rel=0.15)
@@ -176,7 +176,7 @@ def test_where_the_text_says_nothing_the_dollars_are_those_of_new_rows():
         result = mild.tune(random_text_table(240, seed), keep_quality=0.9, search=SEARCH)
         new = random_text_table(2000, 1000 + seed)
         chosen = result.router.predict_texts(new.queries)
-        dollars = new.prices[np.arange(new.rows), chosen].mean()
+        dollars = new.prices[np.arange(len(new)), chosen].mean()
         saved = 1 - dollars / new.prices.max(axis=1).mean()
         said = result.verdict.target.dollars_saved
         differences.append(said.estimate - saved)
@@ -187,8 +187,8 @@ def test_where_the_text_says_nothing_the_dollars_are_those_of_new_rows():
 
 
 def permuted(table, seed=3):
-    order = np.random.default_rng(seed).permutation(table.rows)
-    return table.take(order)
+    order = np.random.default_rng(seed).permutation(len(table))
+    return table[order]
 
 
 def test_with_folds_in_time_the_order_of_rows_does_not_matter():
@@ -259,7 +259,7 @@ def test_a_target_keeps_error_and_price_apart(tuned):
 def test_a_target_names_the_expert_that_has_no_price():
     table = graded_table(60)
     prices = table.prices.copy()
-    prices[:, table.expert_names.index("small")] = np.nan
+    prices[:, table.experts.index("small")] = np.nan
     with pytest.raises(InvalidInputError, match=r"'small' has none\. Fill them in, or leave"):
         mild.tune(replace(table, prices=prices), max_dollars=1.0, search=SEARCH)
     with pytest.raises(InvalidInputError, match="needs the prices of the experts"):

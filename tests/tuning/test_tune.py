@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mild
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, OutputExistsError
 from mild.features import EncoderFeatures, HashingFeatures
@@ -92,7 +92,7 @@ def test_a_guarantee_keeps_rows_for_calibration(parts):
     found = mild.tune(parts[0], max_quality_loss=0.2, guarantee=0.8, **FAST)
     assert found.target.certified
     assert any("kept for calibration" in note for note in found.notes)
-    assert found.router.info.table.rows == parts[0].rows
+    assert found.router.info.table.rows == len(parts[0])
 
 
 def with_holes(table, what):
@@ -104,11 +104,11 @@ def with_holes(table, what):
 
 
 def test_a_row_without_a_price_counts_where_no_price_is_needed(parts):
-    table = with_holes(parts[0].take(np.arange(240)), "prices")
+    table = with_holes(parts[0][np.arange(240)], "prices")
     found = mild.tune(table, **FAST)
     assert found.notes == ()
     assert found.router.info.table.rows == 240
-    whole = mild.tune(parts[0].take(np.arange(240)), **FAST)
+    whole = mild.tune(parts[0][np.arange(240)], **FAST)
     assert found.verdict.estimate == whole.verdict.estimate
     assert found.router.has_prices, "the heads are learned from the rows with prices"
 
@@ -125,7 +125,7 @@ def test_a_row_without_a_price_counts_where_no_price_is_needed(parts):
 )
 def test_rows_without_any_price_are_left_out_where_one_is_needed(parts, options):
     what = "latencies" if "latency_weight" in options else "prices"
-    table = with_holes(parts[0].take(np.arange(240)), what)
+    table = with_holes(parts[0][np.arange(240)], what)
     found = mild.tune(table, **options, **FAST)
     assert found.notes[0].startswith("2 rows without any")
     assert ("1 more answer" in found.notes[0]) == ("weight" in str(options))
@@ -134,7 +134,7 @@ def test_rows_without_any_price_are_left_out_where_one_is_needed(parts, options)
 
 
 def test_every_function_leaves_out_rows_without_any_price(parts):
-    table = with_holes(parts[0].take(np.arange(240)), "prices")
+    table = with_holes(parts[0][np.arange(240)], "prices")
     for kind in ("linear", "priced", "knn", "ridge", "constant"):
         with pytest.warns(DegenerateDataWarning, match="2 rows without any price"):
             router = mild.fit(table, kind, price_weight=50)
@@ -150,7 +150,7 @@ def test_every_function_leaves_out_rows_without_any_price(parts):
     assert finding["count"] == 7
     assert described["compared"]["rows"] == 237
     assert described["rows"] == 240
-    kept = table.take(np.setdiff1d(np.arange(240), [3, 5, 17])).describe(price_weight=50).as_dict()
+    kept = table[np.setdiff1d(np.arange(240), [3, 5, 17])].describe(price_weight=50).as_dict()
     assert described["headroom"] == pytest.approx(kept["headroom"])
 
 
@@ -171,11 +171,11 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
-    names = {"expert_names": ["small", "large"], "feature_names": ["length", "age"]}
-    table = OutcomeTable.from_arrays(X, costs, **names)
+    names = {"experts": ["small", "large"], "feature_names": ["length", "age"]}
+    table = Outcomes.from_arrays(X, costs, **names)
     found = mild.tune(table, search=mild.RouterCV(alphas=[0.01], cv=3))
     loaded = mild.load(found.router.save(tmp_path / "r"))
-    assert loaded.expert_names == table.expert_names
+    assert loaded.expert_names == table.experts
     assert loaded.feature_names == ["length", "age"]
     assert loaded.text is None
     np.testing.assert_array_equal(loaded.predict(X), found.router.predict(X))
@@ -190,7 +190,7 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
 def test_features_keep_their_type(dtype):
     X = np.random.default_rng(0).normal(size=(60, 2)).astype(dtype)
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
-    table = OutcomeTable.from_arrays(X, costs)
+    table = Outcomes.from_arrays(X, costs)
     assert table.vectors.dtype == dtype
     router = mild.fit(table, standardize=False)
     model = mild.LinearRouter(random_state=0, ties="mean").fit(X, costs)
@@ -281,17 +281,17 @@ def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
     pipeline = make_pipeline(
         HashingFeatures(n_components=16), StandardScaler(), mild.RouterCV(cv=3)
     )
-    costs = pd.DataFrame(train.costs(price_weight=50), columns=list(train.expert_names))
+    costs = pd.DataFrame(train.costs(price_weight=50), columns=list(train.experts))
     pipeline.fit(train.queries, costs)
     folder = mild.save(pipeline, tmp_path / "r", table=train, price_weight=50)
     loaded = mild.load(folder)
-    assert loaded.expert_names == train.expert_names
+    assert loaded.expert_names == train.experts
     assert loaded.predict_texts(test.queries).tolist() == pipeline.predict(test.queries).tolist()
     assert loaded.info.cost.price_weight == 50
     assert loaded.info.table.fingerprint == train.fingerprint()
     judged = mild.evaluate(loaded, test)
     assert judged.overlap == {
-        "same_data_as_fit": False, "seen_in_fit": {"queries": 0, "checked": test.rows, "left_out": 0}
+        "same_data_as_fit": False, "seen_in_fit": {"queries": 0, "checked": len(test), "left_out": 0}
     }  # fmt: skip
     assert mild.evaluate(loaded, train).warning is not None
     assert (
@@ -301,7 +301,7 @@ def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
 
 def test_a_table_that_does_not_fit_the_router_is_refused(parts, tmp_path):
     train, _ = parts
-    two = train.with_experts(["smollm2", "rules"])
+    two = train.select(["smollm2", "rules"])
     pipeline = make_pipeline(HashingFeatures(n_components=16), mild.LinearRouter())
     pipeline.fit(two.queries, two.costs())
     with pytest.raises(InvalidInputError, match="2 experts"):
@@ -332,7 +332,7 @@ def test_the_search_says_what_is_tried_and_is_left_as_it_was(parts):
     search = mild.RouterCV(linear, families="linear", alphas=[0.01, 0.1], cv=3, confidence=0.8)
     given = search.get_params()
     calls = []
-    table = parts[0].take(np.arange(200))
+    table = parts[0][np.arange(200)]
     found = mild.tune(
         table, search=search, random_state=3, progress=lambda *call: calls.append(call)
     )
@@ -351,7 +351,7 @@ def test_the_search_says_what_is_tried_and_is_left_as_it_was(parts):
 def test_further_candidates_of_a_search_are_tried_and_saved(parts, tmp_path):
     train, test = parts
     search = mild.RouterCV(families="stack", candidates=[KNNRouter(n_neighbors=5)], cv=2)
-    found = mild.tune(train.take(np.arange(200)), search=search)
+    found = mild.tune(train[np.arange(200)], search=search)
     assert [row["family"] for row in found.rows] == ["knnrouter"]
     loaded = mild.load(found.router.save(tmp_path / "router"))
     assert loaded.route(test.queries[:20]) == found.router.route(test.queries[:20])
@@ -416,12 +416,12 @@ def test_where_there_is_nothing_to_route_one_router_is_the_constant_too():
 
 def test_a_router_that_learns_prices_needs_a_table_of_outcomes():
     with pytest.raises(InvalidInputError) as error:
-        mild.fit(OutcomeTable.from_arrays(np.eye(3), np.eye(3)), "priced")
+        mild.fit(Outcomes.from_arrays(np.eye(3), np.eye(3)), "priced")
     assert error.value.code == "invalid_router"
 
 
 def test_routers_and_features_that_are_given_stay_as_they_are():
-    table = load_outcomes().take(np.arange(100))
+    table = load_outcomes()[np.arange(100)]
     router, features = mild.LinearRouter(), HashingFeatures(n_components=8)
     assert mild.fit(table, router, text=features).n_features == 17
     assert not hasattr(router, "policy_")

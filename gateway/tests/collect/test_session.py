@@ -57,7 +57,7 @@ def collect(tmp_path, four, seven):
 
 def test_a_frame_of_questions_becomes_a_table_of_outcomes(collect):
     found = collect()
-    assert found.table.expert_names == ["four", "seven"]
+    assert found.table.experts == ["four", "seven"]
     assert found.table.scores.tolist() == [[1, 0], [0, 1], [1, 0]]
     assert found.table.prices.tolist() == [[0.25, 0.5]] * 3
     assert (found.spent, found.cached, found.interrupted, found.path) == (2.25, 0, False, None)
@@ -77,7 +77,7 @@ def test_frames_come_back_in_the_kind_they_came_in(collect, kind):
 def test_what_is_known_is_neither_asked_nor_paid_again(collect):
     assert collect(limit=2, names=["four"]).spent == 0.5
     found = collect(names="seven, four")
-    assert found.table.expert_names == ["four", "seven"]
+    assert found.table.experts == ["four", "seven"]
     assert (found.spent, found.cached) == (1.75, 2)
     assert collect().spent == 0
 
@@ -177,7 +177,7 @@ def test_bad_arguments_are_refused_before_anything_is_asked(collect, tmp_path, o
 
 def test_samples_are_columns_of_their_own(collect, four):
     found = collect(experts=[four], samples={"four": 2})
-    assert found.table.expert_names == ["four", "four#2"]
+    assert found.table.experts == ["four", "four#2"]
     assert found.spent == 1.5
 
 

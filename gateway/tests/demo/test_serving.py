@@ -78,7 +78,7 @@ async def test_an_endpoint_takes_the_place_of_a_stand_in(tmp_path):
 
 def test_the_counts_of_the_cascade_are_those_of_the_table():
     table = load_outcomes()
-    experts = [table.expert_names.index(name) for step in STEPS for name in step]
+    experts = [table.experts.index(name) for step in STEPS for name in step]
     counts = Counter(tuple(row) for row in (table.scores[:, experts] == 1).tolist())
     assert dict(counts) == {pattern: count for pattern, count in RIGHT_ANSWERS.items() if count}
 

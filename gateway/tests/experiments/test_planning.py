@@ -202,7 +202,7 @@ def test_collect_asks_what_the_plan_says_and_keeps_what_it_knows(tmp_path, form)
     spent = second.summary["spent_by_ledger"] - first.summary["spent_by_ledger"]
     assert spent == pytest.approx(sum(found.columns["dollars"]))
     assert second.spent == 0
-    names = second.table.expert_names
+    names = second.table.experts
     known = {
         (second.table.queries[i], names[k]) for i, k in np.argwhere(~np.isnan(second.table.scores))
     }

@@ -130,10 +130,10 @@ def test_an_export_is_read_as_a_table_of_outcomes(log, tmp_path, suffix):
     out = tmp_path / f"log{suffix}"
     assert export(path, out, feedback=judged) == 120
     table = read_outcomes(out)
-    assert (table.form, sorted(table.expert_names)) == ("ledger", sorted(NAMES))
+    assert (table.form, sorted(table.experts)) == ("ledger", sorted(NAMES))
     kept = [entry for entry in records[1:] if entry.request_id != "r2"]
     assert table.queries == [entry.text for entry in kept]
-    places = [table.expert_names.index(entry.expert) for entry in kept]
+    places = [table.experts.index(entry.expert) for entry in kept]
     rows = range(len(kept))
     assert [1 - score for score in table.scores[rows, places]] == [
         errors[entry.request_id] for entry in kept

@@ -97,7 +97,7 @@ def test_the_calls_of_a_cascade_are_kept_and_exported(ledger_place, tmp_path):
     for name in ("l.parquet", "l.csv", "l.jsonl"):
         export(ledger_place, tmp_path / name)
         table = read_outcomes(tmp_path / name)
-        prices = dict(zip(table.expert_names, table.prices[0], strict=True))
+        prices = dict(zip(table.experts, table.prices[0], strict=True))
         # Of the expert that answered, what its own answer cost.
         assert prices["large"] == pytest.approx(0.1)
 

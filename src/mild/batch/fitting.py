@@ -30,7 +30,7 @@ from mild.batch.ray_connection import (
     worker_errors,
 )
 from mild.core.arrays import FloatArray, IntArray
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.formats import FORMATS
 from mild.data.formats.base import ANSWER, LOGPROB, ReadArguments
@@ -142,7 +142,7 @@ def check_router(router: Any) -> None:
 class Head:
     """The first rows of a data set as an ordinary table, and how all of its rows are read."""
 
-    table: OutcomeTable
+    table: Outcomes
     options: ReadArguments
 
     @property
@@ -248,7 +248,7 @@ def locate_rows(
     pieces = dataset.pieces()
     rows = task.table.row_numbers
     if rows is None:
-        rows = np.arange(task.table.rows)
+        rows = np.arange(len(task.table))
     kept = []
     first_row = 0
     for piece in pieces:
@@ -542,14 +542,14 @@ def fit_router(router: LinearRouter, features: ShardedFeatures, task: Task) -> N
         # The solver works on so few rows as a whole.
         X = features[np.arange(n_rows)]
     router.n_experts_ = task.costs.shape[1]
-    router.expert_names_ = task.table.expert_names
+    router.expert_names_ = task.table.experts
     router.n_features_in_ = n_features
     router.policy_ = router._fit(X, task.costs, None).with_ranks(task.ranks)
 
 
 def _sample_task(task: Task, contents: Any, rows: IntArray) -> Task:
     """The task of some rows, with their queries or vectors."""
-    table = task.table.take(rows)
+    table = task.table[rows]
     if isinstance(contents, list):
         table = replace(table, queries=contents)
     else:
@@ -585,7 +585,7 @@ def _fitted_data(
     info = replace(
         task_info(task),
         estimator=sampled.info.estimator,
-        data=DataInfo(fingerprint(sample_features, task.costs), task.table.rows),
+        data=DataInfo(fingerprint(sample_features, task.costs), len(task.table)),
         hashes_complete=query_index.complete,
         shares=sampled.info.shares,
     )

@@ -120,10 +120,10 @@ def convert(
     report = {
         "file": file,
         "out": str(written),
-        "rows": table.rows,
-        "experts": table.expert_names,
+        "rows": len(table),
+        "experts": table.experts,
         "form": table.form,
-        "explanation": table.explanation,
+        "explanation": table.layout,
         "findings": [finding.as_dict() for finding in table.findings],
         "fingerprint": table.fingerprint(),
     }
@@ -131,7 +131,7 @@ def convert(
         note(finding.sentence)
 
     def show() -> None:
-        print_sentence(f"{file}: {with_options(table.explanation)}")
+        print_sentence(f"{file}: {with_options(table.layout)}")
         print_sentence(f"Written to {written}.")
 
     emit(report, as_json, show)
@@ -139,7 +139,7 @@ def convert(
 
 @o.takes_options(
     "mild.data.writing:split_file",
-    "mild.data:OutcomeTable.split",
+    "mild.data:Outcomes.split",
     o.READ_OUTCOMES,
     names={"test": "test_size"},
 )

@@ -29,7 +29,7 @@ from mild.errors import OptionError, count_noun
 
 if TYPE_CHECKING:
     from mild.artifact import Router
-    from mild.data import OutcomeTable
+    from mild.data import Outcomes
     from mild.evaluation.evaluate import Evaluation
 
 NO_BREAK_SPACE = "\u00a0"
@@ -105,7 +105,7 @@ def _show(evaluation: Evaluation, report: Mapping[str, Any]) -> None:
         print_sentence(f"Written to {report['saved']}.")
 
 
-def read_known(router: Router, source: OutcomeSource) -> OutcomeTable:
+def read_known(router: Router, source: OutcomeSource) -> Outcomes:
     """The table of known outcomes that a router is judged by."""
     if router.text is None and source.file is None:
         raise OptionError("name a table: this router was fitted on columns of numbers.")

@@ -10,7 +10,7 @@ from mild.cli.console import note
 from mild.cli.options import CostOptions, ReadOptions
 
 if TYPE_CHECKING:
-    from mild.data import OutcomeTable
+    from mild.data import Outcomes
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class OutcomeSource:
         part: str = "train",
         findings: bool = True,
         features: Sequence[str] | None = None,
-    ) -> OutcomeTable:
+    ) -> Outcomes:
         """Read the table, and print how it was read.
 
         Parameters
@@ -46,7 +46,7 @@ class OutcomeSource:
 
         Returns
         -------
-        OutcomeTable
+        Outcomes
         """
         from mild.data import read_part
         from mild.datasets import load_outcomes
@@ -56,13 +56,13 @@ class OutcomeSource:
         else:
             reading = asdict(self.reading)
             table = read_part(self.file, part, **reading, features=features)
-        note(table.explanation)
+        note(table.layout)
         if findings:
             note_findings(table)
         return table
 
 
-def note_findings(table: OutcomeTable) -> None:
+def note_findings(table: Outcomes) -> None:
     """Print what is unusual about a table."""
     for finding in table.findings:
         note(finding.sentence)

@@ -5,7 +5,7 @@ from mild.artifact.frames import as_frame, frame_library, html_table
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.formats import FORMS
-from mild.data.outcome_table import OutcomeTable
+from mild.data.outcome_table import Outcomes
 from mild.data.outcomes import read_outcomes, read_part
 from mild.data.queries import CHOICE_NAMES, QUERY_NAMES
 from mild.data.tables import infer_array, read_columns, read_table
@@ -26,7 +26,7 @@ __all__ = [
     "CostTerms",
     "FileSplit",
     "Finding",
-    "OutcomeTable",
+    "Outcomes",
     "as_frame",
     "check_output",
     "duplicate_groups",

@@ -22,10 +22,10 @@ GIVEN = "given cost"
 
 
 class KnownOutcomes(Protocol):
-    """What the cost of an outcome depends on; an OutcomeTable has it."""
+    """What the cost of an outcome depends on; an Outcomes has it."""
 
     @property
-    def expert_names(self) -> list[str]: ...
+    def experts(self) -> list[str]: ...
     @property
     def scores(self) -> FloatArray: ...
     @property
@@ -115,22 +115,22 @@ class CostTerms:
         """Write the cost as a formula: ``error + what asking costs (A 0, B 0.5) + 100 × dollars``."""
         if table.given_costs is not None:
             return GIVEN
-        beta = dict(zip(table.expert_names, self.betas(table), strict=True))
+        beta = dict(zip(table.experts, self.betas(table), strict=True))
         return cost_formula(beta, self.price_weight, self.latency_weight)
 
     def with_full_names(self, table: KnownOutcomes) -> CostTerms:
         """Return the same terms with every expert by its full name."""
         if self.beta is None:
             return self
-        return replace(self, beta=dict(zip(table.expert_names, self.betas(table), strict=True)))
+        return replace(self, beta=dict(zip(table.experts, self.betas(table), strict=True)))
 
     def betas(self, table: KnownOutcomes) -> list[float]:
         """Return what asking each expert of a table costs, in wrong answers; by default 0."""
         try:
-            betas = match_values(self.beta or {}, table.expert_names)
+            betas = match_values(self.beta or {}, table.experts)
         except InvalidInputError as error:
             raise invalid("beta", f"must name experts; {error}") from error
-        return [float(betas.get(name, 0.0)) for name in table.expert_names]
+        return [float(betas.get(name, 0.0)) for name in table.experts]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the terms, ready for JSON."""
@@ -202,7 +202,7 @@ def _check_known(parameter: str, table: KnownOutcomes, name: str, values: FloatA
     asked = ~np.isnan(table.scores)
     never = asked.any(axis=0) & ~(asked & ~np.isnan(values)).any(axis=0)
     if never.any():
-        experts = [table.expert_names[k] for k in np.flatnonzero(never)]
+        experts = [table.experts[k] for k in np.flatnonzero(never)]
         raise without_values(parameter, name, experts)
 
 

@@ -48,10 +48,9 @@ MIN_COMPLETE_ROWS = 5
 
 
 class DescribedOutcomes(KnownOutcomes, Protocol):
-    """What a description is made from; an OutcomeTable has it."""
+    """What a description is made from; an Outcomes has it."""
 
-    @property
-    def rows(self) -> int: ...
+    def __len__(self) -> int: ...
     @property
     def asked(self) -> BoolArray: ...
     @property
@@ -59,7 +58,7 @@ class DescribedOutcomes(KnownOutcomes, Protocol):
     @property
     def form(self) -> str: ...
     @property
-    def explanation(self) -> str: ...
+    def layout(self) -> str: ...
     @property
     def findings(self) -> tuple[Finding, ...]: ...
     @property
@@ -71,7 +70,7 @@ class DescribedOutcomes(KnownOutcomes, Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Description:
-    """Figures of a table of outcomes under a cost; ``OutcomeTable.describe`` makes it.
+    """Figures of a table of outcomes under a cost; ``Outcomes.describe`` makes it.
 
     Attributes
     ----------
@@ -183,7 +182,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
 
     Parameters
     ----------
-    table : OutcomeTable
+    table : Outcomes
         The outcomes.
     terms : CostTerms
         What asking an expert costs, and what dollars and seconds are worth.
@@ -214,13 +213,13 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     comparison = _compare_experts(table, costs, ranks)
     is_right = table.asked & (table.scores >= RIGHT)
     findings = [*table.findings, *_unknown_losses(table, terms, costs)]
-    findings += _finding_about_rows(comparison.n_complete, table.rows)
+    findings += _finding_about_rows(comparison.n_complete, len(table))
     content = {
         "fingerprint": table.fingerprint(),
         "cost": _describe_cost(table, terms),
-        "rows": table.rows,
+        "rows": len(table),
         "form": table.form,
-        "explanation": table.explanation,
+        "explanation": table.layout,
         "experts": _describe_experts(table, costs, is_right, comparison.oracle_shares, ranks),
         "compared": {
             "rows": comparison.n_complete,
@@ -263,7 +262,7 @@ def _has_scores(table: DescribedOutcomes) -> bool:
 
 def _describe_cost(table: DescribedOutcomes, terms: CostTerms) -> dict[str, Any]:
     """Return the terms of the cost, by expert and in words."""
-    beta = dict(zip(table.expert_names, terms.betas(table), strict=True))
+    beta = dict(zip(table.experts, terms.betas(table), strict=True))
     return {**terms.with_full_names(table).as_dict(), "words": terms.formula(table), "beta": beta}
 
 
@@ -288,7 +287,7 @@ def _compare_experts(table: DescribedOutcomes, costs: FloatArray, ranks: IntArra
 
     Parameters
     ----------
-    table : OutcomeTable
+    table : Outcomes
     costs : ndarray of shape (n_rows, n_experts)
         NaN where an expert was not asked.
     ranks : ndarray of shape (n_experts,)
@@ -298,13 +297,13 @@ def _compare_experts(table: DescribedOutcomes, costs: FloatArray, ranks: IntArra
     -------
     _Comparison
     """
-    n_experts = len(table.expert_names)
+    n_experts = len(table.experts)
     is_complete = np.asarray(~np.isnan(costs).any(axis=1))
     n_complete = int(is_complete.sum())
     if n_complete < len(costs) and n_complete < MIN_COMPLETE_ROWS:
         has_cost = np.asarray(~np.isnan(costs).all(axis=1))
         outcomes = _outcomes_in_rows(table, costs, ranks, has_cost)
-        best_name = table.expert_names[outcomes.best_constant()]
+        best_name = table.experts[outcomes.best_constant()]
         return _Comparison(
             n_complete,
             oracle_shares=expert_shares(outcomes.oracle(), n_experts),
@@ -323,7 +322,7 @@ def _compare_experts(table: DescribedOutcomes, costs: FloatArray, ranks: IntArra
         scores = table.scores[is_complete]
         oracle_accuracy = float(scores[np.arange(len(scores)), oracle_choices].mean())
         best_accuracy = float(scores[:, best_expert].mean())
-    best_name = table.expert_names[best_expert]
+    best_name = table.experts[best_expert]
     return _Comparison(
         n_complete,
         oracle_shares=expert_shares(oracle_choices, n_experts),
@@ -376,7 +375,7 @@ def _describe_experts(
     for index in best_first(ranks):
         entries.append(
             {
-                "name": table.expert_names[index],
+                "name": table.experts[index],
                 "asked": int(asked[:, index].sum()),
                 "accuracy": accuracies[index],
                 "mean_price": mean_prices[index],
@@ -393,7 +392,7 @@ def _describe_experts(
 def _only_right_shares(table: DescribedOutcomes, is_right: BoolArray) -> list[float | None]:
     """Return, for each expert, the share of rows in which it alone of several experts is right."""
     if not _has_scores(table):
-        return [None] * len(table.expert_names)
+        return [None] * len(table.experts)
     several_asked = table.asked.sum(axis=1) > 1
     one_right = is_right.sum(axis=1) == 1
     is_only_right = is_right & one_right[:, None] & several_asked[:, None]
@@ -495,7 +494,7 @@ def _describe_answers(table: DescribedOutcomes) -> dict[str, Any] | None:
             continue
         pairs.append(
             {
-                "experts": [table.expert_names[i], table.expert_names[j]],
+                "experts": [table.experts[i], table.experts[j]],
                 "rows": int(n_rows),
                 "agree": float(counts.agreeing[i, j] / n_rows),
                 "accuracy_agree": counts.accuracy_agree(i, j),
@@ -545,7 +544,7 @@ def describe_prices(table: KnownOutcomes, hint: str = "") -> str:
     mean_scores = _column_means(table.scores, asked)
     mean_prices = _column_means(table.prices, asked)
     priced_experts = []
-    for score, price, name in zip(mean_scores, mean_prices, table.expert_names, strict=True):
+    for score, price, name in zip(mean_scores, mean_prices, table.experts, strict=True):
         if score is not None and price is not None:
             priced_experts.append((score, price, name))
     best_score, best_price, best = max(priced_experts, key=lambda expert: (expert[0], -expert[1]))
@@ -574,7 +573,7 @@ def _cheapest_and_right_shares(
     asking_costs: FloatArray = np.round(costs - (1 - table.scores), 12)
     if not np.nan_to_num(asking_costs).any():
         if table.prices is None or not np.nan_to_num(table.prices).any():
-            return [None] * len(table.expert_names)
+            return [None] * len(table.experts)
         asking_costs = table.prices
     candidate_costs = np.where(is_right & ~np.isnan(asking_costs), asking_costs, np.inf)
     ranks = ranks_in(table.scores, table.prices)

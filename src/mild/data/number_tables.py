@@ -219,7 +219,7 @@ def _present_features(table: Any, names: Sequence[str] | None) -> list[str]:
 def array_columns(
     X: Any,
     costs: Any,
-    expert_names: Sequence[str] | None = None,
+    experts: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> NumberColumns:
     """Return features and costs from arrays or frames, checked."""
@@ -231,7 +231,7 @@ def array_columns(
         got = f"{n_rows:,} and {len(cost_matrix):,}"
         raise invalid("costs", f"must have as many rows as X; got {got}.")
     names_of_features = _given_names("feature_names", feature_names, X, n_features)
-    names_of_experts = _given_names("expert_names", expert_names, costs, n_experts)
+    names_of_experts = _given_names("experts", experts, costs, n_experts)
     if names_of_experts is None:
         names_of_experts = numbered_experts(n_experts)
     columns = NumberColumns(

@@ -45,7 +45,7 @@ KIND_SAMPLE = 2_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OutcomeTable:
+class Outcomes:
     """The outcome of each query with each expert: a row per query, a column per expert.
 
     Every row has the outcome of at least one expert. ``mild.read_outcomes`` reads a table from a file or a
@@ -55,7 +55,7 @@ class OutcomeTable:
     ----------
     queries : list of str
         The n_queries texts; empty ones if the table has vectors and no query.
-    expert_names : list of str
+    experts : list of str
         The n_experts different names, sorted.
     scores : ndarray of shape (n_queries, n_experts)
         Scores in [0, 1] as float64, NaN where an expert was never asked, and everywhere in a table of
@@ -70,7 +70,7 @@ class OutcomeTable:
         Vectors of the queries as float32; the features of a table of numbers, float32 or float64.
     form : str, default="wide"
         Format of the source, one of ``mild.data.FORMS``.
-    explanation : str, default=""
+    layout : str, default=""
         How the source was read, in one sentence.
     findings : tuple of Finding, default=()
         What users should know about it, such as repeated queries.
@@ -99,9 +99,9 @@ class OutcomeTable:
     ...     "correct__small": [1, 1, 0, 0], "correct__large": [1, 0, 1, 1],
     ... }))
     >>> table
-    OutcomeTable(4 queries, 2 experts: large, small)
+    Outcomes(4 queries, 2 experts: large, small)
     >>> train, test = table.split(test_size=0.5, random_state=0)
-    >>> train.rows, test.rows
+    >>> len(train), len(test)
     (2, 2)
     >>> table.costs(beta={"large": 0.25})[:2]
     array([[0.25, 0.  ],
@@ -109,14 +109,14 @@ class OutcomeTable:
     """
 
     queries: list[str]
-    expert_names: list[str]
+    experts: list[str]
     scores: FloatArray
     prices: FloatArray | None
     latencies: FloatArray | None
     columns: Any
     vectors: FloatArray | None = None
     form: str = "wide"
-    explanation: str = ""
+    layout: str = ""
     findings: tuple[Finding, ...] = ()
     recipe: Recipe | None = None
     row_numbers: IntArray | None = None
@@ -133,9 +133,9 @@ class OutcomeTable:
         X: Any,
         costs: Any,
         *,
-        expert_names: Sequence[str] | None = None,
+        experts: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
-    ) -> OutcomeTable:
+    ) -> Outcomes:
         """Make a table from arrays of features and costs, for ``tune`` or ``compare``.
 
         Such a table of numbers has features in place of queries, and costs in place of scores.
@@ -146,7 +146,7 @@ class OutcomeTable:
             Features of the inputs.
         costs : array-like of shape (n_queries, n_experts) or frame
             Whole cost of each expert; NaN where it was never asked.
-        expert_names : list of str or None, default=None
+        experts : list of str or None, default=None
             The n_experts different names; None takes those of the columns of ``costs``, or else expert_0,
             expert_1, ...
         feature_names : list of str or None, default=None
@@ -154,27 +154,27 @@ class OutcomeTable:
 
         Returns
         -------
-        OutcomeTable
+        Outcomes
             The table, which has a row per input.
 
         Examples
         --------
-        >>> made = OutcomeTable.from_arrays([[0.5], [2.0]], [[0, 1], [1, 0]], expert_names=["a", "b"])
+        >>> made = Outcomes.from_arrays([[0.5], [2.0]], [[0, 1], [1, 0]], experts=["a", "b"])
         >>> made
-        OutcomeTable(2 queries, 2 experts: a, b, with vectors, given costs)
+        Outcomes(2 queries, 2 experts: a, b, with vectors, given costs)
         >>> made.costs()
         array([[0., 1.],
                [1., 0.]])
         """
-        _check_given_names("expert_names", expert_names, costs)
+        _check_given_names("experts", experts, costs)
         _check_given_names("feature_names", feature_names, X)
-        return number_table(array_columns(X, costs, expert_names, feature_names))
+        return number_table(array_columns(X, costs, experts, feature_names))
 
     def __post_init__(self) -> None:
-        order = name_order(self.expert_names)
+        order = name_order(self.experts)
         if order == list(range(len(order))):
             return
-        object.__setattr__(self, "expert_names", [self.expert_names[index] for index in order])
+        object.__setattr__(self, "experts", [self.experts[index] for index in order])
         for name in EXPERT_ARRAYS:
             values = getattr(self, name)
             if values is not None:
@@ -189,17 +189,19 @@ class OutcomeTable:
             contents.append("answers")
         if self.given_costs is not None:
             contents.append("given costs")
-        n_queries = count_noun(self.rows, "query", "queries")
-        n_experts = count_noun(len(self.expert_names), "expert")
-        text = f"{n_queries}, {n_experts}: {listed(self.expert_names, 4)}"
+        n_queries = count_noun(len(self), "query", "queries")
+        n_experts = count_noun(len(self.experts), "expert")
+        text = f"{n_queries}, {n_experts}: {listed(self.experts, 4)}"
         if contents:
             text += f", with {', '.join(contents)}"
-        return f"OutcomeTable({text})"
+        return f"Outcomes({text})"
 
-    @property
-    def rows(self) -> int:
+    def __len__(self) -> int:
         """Number of queries."""
         return len(self.queries)
+
+    # Python and numpy would otherwise iterate by table[0], table[1], ..., and rows are no items.
+    __iter__ = None
 
     @property
     def asked(self) -> BoolArray:
@@ -229,7 +231,7 @@ class OutcomeTable:
         answers = Answers.of(self._answer_rows(), self.kind_of_answers())
         if not (answers.codes >= 0).any():
             return None
-        for index, name in enumerate(self.expert_names):
+        for index, name in enumerate(self.experts):
             if LOGPROB + name in self.columns.column_names:
                 logprobs = numbers(LOGPROB + name, self.columns[LOGPROB + name])
                 has_logprob = (answers.codes[:, index] >= 0) & np.isfinite(logprobs)
@@ -270,7 +272,7 @@ class OutcomeTable:
         (40,)
         """
         distance = max(1, self.scores.size // KIND_SAMPLE)
-        return np.arange(0, self.rows, distance)
+        return np.arange(0, len(self), distance)
 
     def _answer_rows(self, rows: IntArray | None = None) -> list[tuple[Any, ...]]:
         """Return the answers of all experts, a tuple per row; None selects all rows."""
@@ -278,14 +280,14 @@ class OutcomeTable:
         if rows is not None:
             columns = columns.take(rows)
         by_expert = []
-        for name in self.expert_names:
+        for name in self.experts:
             answers = [None] * columns.num_rows
             if ANSWER + name in columns.column_names:
                 answers = columns[ANSWER + name].to_pylist()
             by_expert.append(answers)
         return list(zip(*by_expert, strict=True))
 
-    def with_equal_answers(self, equal: Callable[[Any, Any], bool]) -> OutcomeTable:
+    def with_equal_answers(self, equal: Callable[[Any, Any], bool]) -> Outcomes:
         """Return a table in which answers to a query that mean the same also read the same.
 
         Of such answers, the first one in the order of the experts replaces the others. For free text,
@@ -298,7 +300,7 @@ class OutcomeTable:
 
         Returns
         -------
-        OutcomeTable
+        Outcomes
             The same rows, with new columns of answers.
 
         Examples
@@ -315,15 +317,13 @@ class OutcomeTable:
         rows = [_in_first_wordings(answers, kind, equal) for answers in self._answer_rows()]
         answers_by_expert = zip(*rows, strict=True)
         columns = self.columns
-        for name, answers in zip(self.expert_names, answers_by_expert, strict=True):
+        for name, answers in zip(self.experts, answers_by_expert, strict=True):
             if ANSWER + name in columns.column_names:
                 index = columns.column_names.index(ANSWER + name)
                 columns = columns.set_column(index, ANSWER + name, infer_array(list(answers)))
         return replace(self, columns=columns, answer_kind=kind)
 
-    def _pass_answers_to(
-        self, table: OutcomeTable, change: Callable[[Answers], Answers]
-    ) -> OutcomeTable:
+    def _pass_answers_to(self, table: Outcomes, change: Callable[[Answers], Answers]) -> Outcomes:
         """Give ``table`` the answers of this one, changed, so that it need not compare answers again.
 
         Nothing happens if this table has not compared its answers yet.
@@ -334,22 +334,22 @@ class OutcomeTable:
             table.__dict__["answers"] = change(answers)
         return table
 
-    def take(self, rows: ArrayLike) -> OutcomeTable:
+    def __getitem__(self, rows: ArrayLike | slice) -> Outcomes:
         """Return a table with some of the rows.
 
         Parameters
         ----------
-        rows : array-like of int, or mask of shape (n_queries,)
+        rows : array-like of int, mask of shape (n_queries,), or slice
             Row numbers from 0, or whether to take each row.
 
         Returns
         -------
-        OutcomeTable
+        Outcomes
             These rows in the order of their numbers in ``rows``, without the findings about the table.
 
         Examples
         --------
-        >>> table.take([0, 39]).queries
+        >>> table[[0, 39]].queries
         ['What is 2 + 1?', 'Who wrote Dracula, act 4?']
         """
         indices = self._checked_rows(rows)
@@ -371,23 +371,25 @@ class OutcomeTable:
         )
         return self._pass_answers_to(table, lambda answers: answers.take(indices))
 
-    def _checked_rows(self, rows: ArrayLike) -> IntArray:
-        """Return row numbers from row numbers or a mask; raise an error for rows that do not exist."""
+    def _checked_rows(self, rows: ArrayLike | slice) -> IntArray:
+        """Return row numbers from row numbers, a mask or a slice; raise an error for those outside."""
+        if isinstance(rows, slice):
+            return np.arange(len(self))[rows]
         array = np.asarray(rows)
-        if array.dtype == np.bool_ and array.shape == (self.rows,):
+        if array.dtype == np.bool_ and array.shape == (len(self),):
             return np.flatnonzero(array)
         if array.shape == (0,):
             return np.empty(0, np.intp)
-        rule = f"must be row numbers from 0 to {self.rows - 1}, or a mask of {self.rows:,} rows"
+        rule = f"must be row numbers from 0 to {len(self) - 1}, or a mask of {len(self):,} rows"
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise invalid("rows", f"{rule}; got {rows!r}.")
-        outside = array[(array < 0) | (array >= self.rows)].tolist()
+        outside = array[(array < 0) | (array >= len(self))].tolist()
         if outside:
             raise invalid("rows", f"{rule}; got {outside[0]!r}.")
         return array.astype(np.intp, copy=False)
 
     @check_arguments
-    def with_experts(self, names: Sequence[str]) -> OutcomeTable:
+    def select(self, experts: Sequence[str]) -> Outcomes:
         """Return a table with only these experts.
 
         Rows in which none of them was asked are left out, and the findings are computed again for the rows
@@ -395,32 +397,32 @@ class OutcomeTable:
 
         Parameters
         ----------
-        names : list of str
+        experts : list of str
             Names of experts of the table.
 
         Returns
         -------
-        OutcomeTable
+        Outcomes
             The table itself if these are all of its experts.
 
         Examples
         --------
-        >>> table.with_experts(["large"])
-        OutcomeTable(40 queries, 1 expert: large, with prices)
+        >>> table.select(["large"])
+        Outcomes(40 queries, 1 expert: large, with prices)
         """
-        self._check_expert_names(names)
-        if set(names) == set(self.expert_names):
+        self._check_expert_names(experts)
+        if set(experts) == set(self.experts):
             return self
-        kept = [index for index, name in enumerate(self.expert_names) if name in names]
+        kept = [index for index, name in enumerate(self.experts) if name in experts]
         any_asked = self.asked[:, kept].any(axis=1)
         if not any_asked.any():
             raise InvalidInputError(
-                f"the table has no row in which {listed(list(names), 6)} answered.",
-                parameter="names",
+                f"the table has no row in which {listed(list(experts), 6)} answered.",
+                parameter="experts",
             )
         rows = self
         if not any_asked.all():
-            rows = self.take(any_asked)
+            rows = self[any_asked]
         selected = rows._select_experts(kept)
         selected = replace(selected, findings=selected._compute_findings())
         return rows._pass_answers_to(selected, lambda answers: answers.of_experts(kept))
@@ -428,18 +430,18 @@ class OutcomeTable:
     def _check_expert_names(self, names: Sequence[str]) -> None:
         """Raise an error unless ``names`` is a list of experts of the table."""
         if isinstance(names, str) or not len(names):
-            raise invalid("names", f"must be a list of at least one expert; got {names!r}.")
+            raise invalid("experts", f"must be a list of at least one expert; got {names!r}.")
         for name in names:
-            if name not in self.expert_names:
-                existing = listed(self.expert_names, 6)
+            if name not in self.experts:
+                existing = listed(self.experts, 6)
                 raise InvalidInputError(
-                    f"the table has no expert {name!r}; it has {existing}.", parameter="names"
+                    f"the table has no expert {name!r}; it has {existing}.", parameter="experts"
                 )
 
-    def _select_experts(self, indices: Sequence[int]) -> OutcomeTable:
+    def _select_experts(self, indices: Sequence[int]) -> Outcomes:
         """Return the same rows with the experts at these indices only, without findings."""
-        names = [self.expert_names[index] for index in indices]
-        dropped = names_except(self.expert_names, names)
+        names = [self.experts[index] for index in indices]
+        dropped = names_except(self.experts, names)
         arrays = {}
         for array_name in EXPERT_ARRAYS:
             values = getattr(self, array_name)
@@ -447,7 +449,7 @@ class OutcomeTable:
                 arrays[array_name] = values[:, indices]
         return replace(
             self,
-            expert_names=names,
+            experts=names,
             columns=without_answers(self.columns, dropped),
             findings=(),
             **arrays,
@@ -459,7 +461,7 @@ class OutcomeTable:
             return ()
         findings = examine(
             self.queries,
-            self.expert_names,
+            self.experts,
             self.scores,
             self.prices,
             self.has_queries,
@@ -467,7 +469,7 @@ class OutcomeTable:
         )
         return tuple(findings)
 
-    def with_features(self, names: Sequence[str] | None) -> OutcomeTable:
+    def with_features(self, names: Sequence[str] | None) -> Outcomes:
         """Return a table of numbers with these features, in this order.
 
         Parameters
@@ -478,7 +480,7 @@ class OutcomeTable:
 
         Returns
         -------
-        OutcomeTable
+        Outcomes
             The same rows with these features; the table itself if nothing changes or it has no features.
 
         Examples
@@ -531,11 +533,11 @@ class OutcomeTable:
         """
         outcomes = []
         for values in (self.scores, self.prices, self.latencies):
-            selected = np.full((self.rows, len(names)), np.nan)
+            selected = np.full((len(self), len(names)), np.nan)
             if values is not None:
                 for index, name in enumerate(names):
-                    if name in self.expert_names:
-                        selected[:, index] = values[:, self.expert_names.index(name)]
+                    if name in self.experts:
+                        selected[:, index] = values[:, self.experts.index(name)]
             outcomes.append(selected)
         return outcomes
 
@@ -703,7 +705,7 @@ class OutcomeTable:
         groups: str | None = None,
         time: str | None = None,
         random_state: int = 0,
-    ) -> tuple[OutcomeTable, OutcomeTable]:
+    ) -> tuple[Outcomes, Outcomes]:
         """Divide the rows into a table to train on and a table to test on.
 
         Rows with equal queries are always in the same table.
@@ -722,17 +724,17 @@ class OutcomeTable:
 
         Returns
         -------
-        tuple of OutcomeTable
+        tuple of Outcomes
             The table to train on and the table to test on.
 
         Examples
         --------
         >>> train, test = table.split(test_size=0.25, random_state=0)
-        >>> train.rows, test.rows
+        >>> len(train), len(test)
         (30, 10)
         """
         split = self.split_rows(test_size, groups=groups, time=time, random_state=random_state)
-        return self.take(split.train), self.take(split.test)
+        return self[split.train], self[split.test]
 
     def split_rows(
         self,
@@ -828,7 +830,7 @@ class OutcomeTable:
             arrow_type = pa.float64()
             if prefix == CORRECT:
                 arrow_type = pa.int8()
-            for index, name in enumerate(self.expert_names):
+            for index, name in enumerate(self.experts):
                 column = pa.array(values[:, index], from_pandas=True)
                 columns[prefix + name] = column.cast(arrow_type)
         return columns
@@ -850,7 +852,7 @@ class OutcomeTable:
 
     def _has_prefix(self, prefix: str, columns: Collection[str]) -> bool:
         """Return whether an expert has a column with this prefix among these names of columns."""
-        return any(prefix + name in columns for name in self.expert_names)
+        return any(prefix + name in columns for name in self.experts)
 
     def _score_prefix(self, columns: Mapping[str, Any]) -> str:
         """Return the prefix of scores: ``correct__`` if all are 0 or 1 and no other column has it."""
@@ -872,7 +874,7 @@ class OutcomeTable:
             columns[name] = pa.array(self.vectors[:, index])
         for name in neutral_columns(self.columns):
             columns[name] = self.columns[name]
-        for index, name in enumerate(self.expert_names):
+        for index, name in enumerate(self.experts):
             columns[PRICE + name] = pa.array(given_costs[:, index], from_pandas=True)
         return columns
 
@@ -917,7 +919,7 @@ class OutcomeTable:
         rule = f"must be the name of a column; there is no column {name!r}"
         if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
             rule = f"must be the name of another column; {name!r} holds the queries"
-        elif name.partition("__")[2] in self.expert_names:
+        elif name.partition("__")[2] in self.experts:
             rule = f"must be the name of another column; {name!r} holds outcomes of an expert"
         hint = ""
         similar = difflib.get_close_matches(name, others, n=1)
@@ -940,7 +942,7 @@ class OutcomeTable:
 
         Examples
         --------
-        >>> table.take([5]).row_number(0)
+        >>> table[[5]].row_number(0)
         6
         """
         return row_number(row, self.row_numbers)
@@ -957,7 +959,7 @@ class OutcomeTable:
 
         Examples
         --------
-        >>> table.fingerprint() == table.take(range(40)).fingerprint()
+        >>> table.fingerprint() == table[:40].fingerprint()
         True
         """
         arrays = {}
@@ -965,7 +967,7 @@ class OutcomeTable:
             # Added when tables of numbers came; the fingerprints of other tables must not change.
             if name != "given_costs" or self.given_costs is not None:
                 arrays[name] = getattr(self, name)
-        return outcomes_fingerprint(self.expert_names, self.queries, arrays)
+        return outcomes_fingerprint(self.experts, self.queries, arrays)
 
 
 def outcomes_fingerprint(
@@ -989,18 +991,18 @@ def outcomes_fingerprint(
     return digest.hexdigest()
 
 
-def number_table(source: NumberColumns) -> OutcomeTable:
+def number_table(source: NumberColumns) -> Outcomes:
     """Return the table of numbers that has these columns."""
-    return OutcomeTable(
+    return Outcomes(
         queries=[""] * len(source.X),
-        expert_names=list(source.expert_names),
+        experts=list(source.expert_names),
         scores=np.full(source.costs.shape, np.nan),
         prices=None,
         latencies=None,
         columns=source.others,
         vectors=source.X,
         form="numbers",
-        explanation=source.explanation,
+        layout=source.explanation,
         row_numbers=source.row_numbers,
         given_costs=source.costs,
         feature_names=source.feature_names,

@@ -35,7 +35,7 @@ from mild.data.formats.base import (
     seconds_per,
 )
 from mild.data.number_tables import is_number_source, is_number_table, read_number_columns
-from mild.data.outcome_table import OutcomeTable, number_table, without_answers
+from mild.data.outcome_table import Outcomes, number_table, without_answers
 from mild.data.queries import Recipe, choose_query, no_text, query_texts, usual_numbers
 from mild.data.selection import PARTS, Where, kept_rows
 from mild.data.tables import names_except, naming, numbers, read_table, text_columns
@@ -67,7 +67,7 @@ def read_outcomes(
     answer_kind: str | None = None,
     features: str | Sequence[str] | None = None,
     costs: str | Sequence[str] | None = None,
-) -> OutcomeTable:
+) -> Outcomes:
     """Read a table of outcomes: for each query the score that each expert's answer got, and its cost.
 
     The format is detected from the names and types of the columns; arguments name columns that do not
@@ -147,8 +147,8 @@ def read_outcomes(
 
     Returns
     -------
-    OutcomeTable
-        The rows in which at least one expert was asked; ``source`` itself if already an OutcomeTable.
+    Outcomes
+        The rows in which at least one expert was asked; ``source`` itself if already an Outcomes.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def read_outcomes(
     ...     "correct__small": [1, 0],
     ...     "correct__large": [1, None],
     ... }))
-    >>> table.explanation
+    >>> table.layout
     "read as wide: 2 experts, 2 queries; the query is column 'prompt'."
     >>> table.scores
     array([[ 1.,  1.],
@@ -190,7 +190,7 @@ def read_outcomes(
     return read_with_options(source, options)
 
 
-def read_part(source: Any, part: str, **options: Any) -> OutcomeTable:
+def read_part(source: Any, part: str, **options: Any) -> Outcomes:
     """Read the training rows or the test rows of a table that is already split.
 
     Parameters
@@ -205,20 +205,20 @@ def read_part(source: Any, part: str, **options: Any) -> OutcomeTable:
 
     Returns
     -------
-    OutcomeTable
+    Outcomes
         All rows if no column says what they are for.
     """
     check_option("part", part, PARTS)
     return read_with_options(source, ReadArguments(**options), part)
 
 
-def read_with_options(source: Any, options: ReadArguments, part: str | None = None) -> OutcomeTable:
+def read_with_options(source: Any, options: ReadArguments, part: str | None = None) -> Outcomes:
     """Read a table as ``read_outcomes`` does, but with all arguments in one object.
 
     ``part`` keeps only the training or the test rows, as in ``read_part``.
     """
     check_options(options)
-    if isinstance(source, OutcomeTable):
+    if isinstance(source, Outcomes):
         return source
     if isinstance(source, (str, os.PathLike)):
         with naming(Path(source)):
@@ -228,7 +228,7 @@ def read_with_options(source: Any, options: ReadArguments, part: str | None = No
     return replace(table, library=library_of(source))
 
 
-def _read_source(source: Any, options: ReadArguments, part: str | None) -> OutcomeTable:
+def _read_source(source: Any, options: ReadArguments, part: str | None) -> Outcomes:
     """Read a table with scores, or a table of numbers if the options or the columns say that it is one."""
     has_number_options = options.features is not None or options.costs is not None
     if has_number_options or options.form == "numbers":
@@ -298,8 +298,8 @@ def build_outcomes(
     options: ReadArguments,
     part: str | None = None,
     contents: Recipe | None = None,
-) -> OutcomeTable:
-    """Build an OutcomeTable from an Arrow table in one of the known formats.
+) -> Outcomes:
+    """Build an Outcomes from an Arrow table in one of the known formats.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def build_outcomes(
 
     Returns
     -------
-    OutcomeTable
+    Outcomes
         The rows in which at least one expert was asked.
     """
     source = _select_and_widen(table, options, part)
@@ -331,16 +331,16 @@ def build_outcomes(
     quality_findings = examine(
         inputs.queries, rows.expert_names, rows.scores, prices, inputs.has_text, rows.row_numbers
     )
-    outcomes = OutcomeTable(
+    outcomes = Outcomes(
         queries=inputs.queries,
-        expert_names=rows.expert_names,
+        experts=rows.expert_names,
         scores=rows.scores,
         prices=prices,
         latencies=latencies,
         columns=_other_columns(source, rows, inputs),
         vectors=inputs.vectors,
         form=rows.layout.form,
-        explanation=explanation(rows.layout, len(rows.scores), inputs.recipe),
+        layout=explanation(rows.layout, len(rows.scores), inputs.recipe),
         findings=(*source.findings, *rows.findings, *quality_findings),
         recipe=inputs.recipe,
         row_numbers=rows.row_numbers,
@@ -505,7 +505,7 @@ def _expert_matrix(
     return matrix
 
 
-def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
+def _with_kind_of_answers(table: Outcomes, detected: bool) -> Outcomes:
     """Add the kind of the answers to a table and its explanation, and findings about the answers.
 
     ``detected`` is False where the caller set the kind, which is an error in a table without answers.
@@ -520,20 +520,20 @@ def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
     if detected:
         kind_and_origin = f"{kind}, detected"
     clause = f"answers are compared {KINDS[kind]} ({kind_and_origin})"
-    explanation = f"{table.explanation.removesuffix('.')}; {clause}."
-    table = replace(table, answer_kind=kind, kind_detected=detected, explanation=explanation)
+    layout = f"{table.layout.removesuffix('.')}; {clause}."
+    table = replace(table, answer_kind=kind, kind_detected=detected, layout=layout)
     return replace(table, findings=(*table.findings, *_answer_findings(table, kind)))
 
 
-def _answer_findings(table: OutcomeTable, kind: str) -> list[Finding]:
+def _answer_findings(table: Outcomes, kind: str) -> list[Finding]:
     """Report that all answers are missing, or that no two of them agree in a sample of the rows."""
     sample = table.sample_rows()
-    sampled_answers = table.take(sample).answers
+    sampled_answers = table[sample].answers
     if sampled_answers is None:
         if table.answers is not None:
             return []
         sentence = "all answers are missing: what the experts said cannot be compared."
-        return [Finding("no_answers", table.rows, sentence)]
+        return [Finding("no_answers", len(table), sentence)]
     n_comparable = int(((sampled_answers.codes >= 0).sum(axis=1) > 1).sum())
     if n_comparable < MIN_ROWS_TO_AGREE or sampled_answers.ever_agree:
         return []

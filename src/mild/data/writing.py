@@ -27,7 +27,7 @@ from mild.data.data_quality import duplicate_groups
 from mild.data.formats import check_options
 from mild.data.formats.base import ReadArguments
 from mild.data.number_tables import default_features, is_number_table
-from mild.data.outcome_table import OutcomeTable
+from mild.data.outcome_table import Outcomes
 from mild.data.outcomes import choose_contents
 from mild.data.queries import query_texts
 from mild.data.selection import find_split
@@ -223,9 +223,7 @@ def _json_values(column: Any) -> list[Any]:
     return values
 
 
-def write_outcomes(
-    table: OutcomeTable, path: str | os.PathLike[str], overwrite: bool = False
-) -> Path:
+def write_outcomes(table: Outcomes, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     """Write a table of outcomes to a .parquet, .csv or .jsonl file in the wide format.
 
     Its columns are, in this order,
@@ -238,7 +236,7 @@ def write_outcomes(
 
     Parameters
     ----------
-    table : OutcomeTable
+    table : Outcomes
         The outcomes.
     path : str or path-like
         The file.
@@ -367,7 +365,7 @@ def split_file(
 ) -> FileSplit:
     """Divide the rows of a file into a file to train on and a file to test on.
 
-    Equal queries are always in the same file, as in ``OutcomeTable.split``. Rows are copied unchanged, in
+    Equal queries are always in the same file, as in ``Outcomes.split``. Rows are copied unchanged, in
     the format of the source: ``log.csv`` becomes ``log.train.csv`` and ``log.test.csv``. A source that is
     neither .parquet, .csv, .tsv, .json nor .jsonl becomes two .parquet files. If the source has a column
     that already divides its rows, such as ``split``, that column is renamed ``original_split``: otherwise
@@ -378,7 +376,7 @@ def split_file(
     file : str or path-like
         Path of one file.
     test_size, groups, time, random_state : optional
-        The same as in ``OutcomeTable.split``.
+        The same as in ``Outcomes.split``.
     out : str, path-like or None, default=None
         Folder of the two files; None for that of the file.
     overwrite : bool, default=False
@@ -475,8 +473,8 @@ def _existing_split(table: Any) -> tuple[str | None, str | None]:
     return split.name, new_name
 
 
-def _table_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
-    """Return an OutcomeTable that can be split like an Arrow table, and the number of each row's query."""
+def _table_to_split(table: Any, options: ReadArguments) -> tuple[Outcomes, IntArray]:
+    """Return an Outcomes that can be split like an Arrow table, and the number of each row's query."""
     texts = [""] * table.num_rows
     vectors = None
     if options.query is None and is_number_table(table):
@@ -491,7 +489,7 @@ def _table_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, I
             vectors = read_vectors(table, vector_column)
     # A table needs an expert: this one is made up, since a split uses queries, vectors and columns only.
     scores = np.zeros((table.num_rows, 1))
-    rows = OutcomeTable(texts, ["any"], scores, None, None, columns=table, vectors=vectors)
+    rows = Outcomes(texts, ["any"], scores, None, None, columns=table, vectors=vectors)
     if has_texts:
         return rows, duplicate_groups(texts)
     return rows, rows.groups()

@@ -9,7 +9,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import Outcomes, read_outcomes
 from mild.data.selection import Where
 from mild.datasets.digits import COSTS, EXPERTS, SETUPS, DigitsScenario, digits_scenario
 from mild.datasets.simulated_experts import (
@@ -71,13 +71,13 @@ def outcomes_file() -> Path:
     --------
     >>> from mild.data import read_outcomes
     >>> table = read_outcomes(outcomes_file())
-    >>> table.rows, table.expert_names
+    >>> len(table), table.experts
     (1500, ['gemma3', 'rules', 'smollm2'])
     """
     return Path(__file__).with_name("outcomes.parquet")
 
 
-def load_outcomes(where: Where = None) -> OutcomeTable:
+def load_outcomes(where: Where = None) -> Outcomes:
     """Read the table of ``outcomes_file``.
 
     Parameters
@@ -87,14 +87,14 @@ def load_outcomes(where: Where = None) -> OutcomeTable:
 
     Returns
     -------
-    OutcomeTable
+    Outcomes
         Questions, and the outcomes of three experts.
 
     Examples
     --------
     >>> load_outcomes()
-    OutcomeTable(1,500 queries, 3 experts: gemma3, rules, smollm2, with prices, latencies)
+    Outcomes(1,500 queries, 3 experts: gemma3, rules, smollm2, with prices, latencies)
     """
     table = read_outcomes(outcomes_file(), where=where)
-    contents = table.explanation.partition(": ")[2]
-    return replace(table, explanation=f"the table that comes with mild: {contents}")
+    contents = table.layout.partition(": ")[2]
+    return replace(table, layout=f"the table that comes with mild: {contents}")

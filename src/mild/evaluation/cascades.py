@@ -10,7 +10,7 @@ import numpy as np
 
 from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, IntArray, as_python
-from mild.data import CostTerms, OutcomeTable
+from mild.data import CostTerms, Outcomes
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError, listed
 from mild.metrics import Verdict
@@ -28,13 +28,13 @@ _STARTS = {
 }
 
 
-def known_answers(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> Answers:
+def known_answers(table: Outcomes, policy: CascadePolicy | MixPolicy) -> Answers:
     """Return the answers of a table, compared as the cascade does; refuse a table that lacks some."""
     answers = replace(table, answer_kind=policy.answer_kind).answers
     silent_experts = []
     for expert in policy.order:
         if answers is None or (answers.codes[:, expert] < 0).all():
-            silent_experts.append(repr(table.expert_names[expert]))
+            silent_experts.append(repr(table.experts[expert]))
     if answers is None or silent_experts:
         names = listed(silent_experts, 6)
         raise InvalidInputError(
@@ -45,9 +45,7 @@ def known_answers(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> Ans
     return answers
 
 
-def cascade_outcomes(
-    known: Results, table: OutcomeTable, terms: CostTerms, run: CascadeRun
-) -> Results:
+def cascade_outcomes(known: Results, table: Outcomes, terms: CostTerms, run: CascadeRun) -> Results:
     """Return the outcomes of the experts of a table with one more column for the run of a cascade."""
     prices = table.prices
     if prices is not None:
@@ -95,7 +93,7 @@ class CascadeComparison:
     @property
     def expert_names(self) -> Sequence[str]:
         """Names of the experts."""
-        return self.task.table.expert_names
+        return self.task.table.experts
 
     @property
     def direct_means(self) -> dict[str, float | None]:

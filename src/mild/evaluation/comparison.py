@@ -29,7 +29,7 @@ from mild.core.arrays import (
 )
 from mild.core.costs import cheapest_known
 from mild.core.rounding import first_smallest
-from mild.data import CostTerms, OutcomeTable, read_part
+from mild.data import CostTerms, Outcomes, read_part
 from mild.data.cost_terms import require_scores
 from mild.data.splits import Split, folds
 from mild.errors import (
@@ -403,9 +403,9 @@ def _run_cascade(answered: AnsweredSplit, X_train: Any, X_test: Any) -> Choices:
     run = policy.run(X_test, answers.take(test))
     steps = []
     for step in policy.steps:
-        steps.append([table.expert_names[expert] for expert in step])
+        steps.append([table.experts[expert] for expert in step])
     parameters = {"steps": steps, "threshold": float(policy.threshold)}
-    cascade_column = np.full(len(test), len(table.expert_names))
+    cascade_column = np.full(len(test), len(table.experts))
     return Choices(cascade_column, parameters, time.perf_counter() - start, run)
 
 
@@ -496,7 +496,7 @@ class ComparedRows:
         cascade = choices.get("cascade")
         if self.task is None or cascade is None or cascade.run is None:
             return outcomes
-        test_table = self.task.table.take(split.test)
+        test_table = self.task.table[split.test]
         return cascade_outcomes(outcomes, test_table, self.task.terms, cascade.run)
 
     def has_readable_answers(self, splits: Sequence[Split]) -> bool:
@@ -525,7 +525,7 @@ def task_rows(
     rows = ComparedRows(
         inputs,
         task.outcomes,
-        table.expert_names,
+        table.experts,
         groups=task.groups,
         unit=task.unit,
         largest_cost=task.largest,
@@ -688,7 +688,7 @@ class Comparison:
     not_compared: str | None = None
     interrupted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
-    table: OutcomeTable | None = None
+    table: Outcomes | None = None
     notes: tuple[str, ...] = ()
 
     def row(self, key: str) -> Row:
@@ -886,7 +886,7 @@ def compare(
 
     Parameters
     ----------
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
+    data : Outcomes, or whatever ``mild.read_outcomes`` takes
     methods : methods to compare, one or several of ce, cwce, ldam, tdef, mild, mild_tuned, ridge, knn,
         neural, tune and cascade; None for all. A cascade needs a table with answers (columns
         ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each. A
@@ -922,7 +922,7 @@ def compare(
     check_integer("random_state", random_state, 0)
     check_jobs(n_jobs)
     available_methods, left_out = chosen_methods(methods)
-    if isinstance(data, OutcomeTable):
+    if isinstance(data, Outcomes):
         table = data
     else:
         table = read_part(data, "train")
@@ -940,7 +940,7 @@ def compare(
         available_methods,
         search=search.set_params(cv=n_folds),
         seed=random_state,
-        jobs=parallel_jobs(n_jobs, task.table.rows),
+        jobs=parallel_jobs(n_jobs, len(task.table)),
         progress=progress,
     )
     return replace(

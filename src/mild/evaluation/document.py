@@ -13,7 +13,7 @@ import numpy as np
 from mild._version import __version__
 from mild.artifact import Router
 from mild.core.arrays import FloatArray, IntArray, first_columns
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.evaluation.cascades import CascadeComparison, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures
 from mild.metrics.results import Results
@@ -37,12 +37,12 @@ class JudgedRows:
     chosen: IntArray
     task: Task
     # the table before rows that the router was trained on were left out; None if none were
-    full_table: OutcomeTable | None = None
+    full_table: Outcomes | None = None
     n_seen_left_out: int = 0  # number of these rows
     run: CascadeRun | None = None  # what a cascade does with the rows; None for another router
 
     @property
-    def table(self) -> OutcomeTable:
+    def table(self) -> Outcomes:
         """The table before rows were left out that the router was trained on."""
         if self.full_table is None:
             return self.task.table
@@ -119,7 +119,7 @@ def document_header(
 
 def data_entries(
     experts: Sequence[str],
-    table: OutcomeTable | None,
+    table: Outcomes | None,
     rows: int,
     fingerprint: str,
     words: str | None,
@@ -130,8 +130,8 @@ def data_entries(
     if split is not None:
         entries.append(["split", split])
     entries.append(["experts", ", ".join(experts)])
-    if table is not None and table.explanation:
-        entries.append(["table", table.explanation])
+    if table is not None and table.layout:
+        entries.append(["table", table.layout])
     if words is not None:
         entries.append(["cost", words])
     entries.append(["fingerprint", fingerprint])

@@ -19,7 +19,7 @@ from mild.artifact.sources import as_router
 from mild.artifact.targets import Target, certainty_rows
 from mild.artifact.versions import find_version
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
-from mild.data import OutcomeTable, read_part
+from mild.data import Outcomes, read_part
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, check_arguments, listed
 from mild.evaluation import sections
@@ -513,8 +513,8 @@ def evaluate(
     Parameters
     ----------
     router : Router, folder of one, or a fitted router or Pipeline with scikit-learn's interface
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; a router that was fitted on numbers needs
-        a table of numbers, which ``OutcomeTable.from_arrays`` makes of arrays
+    data : Outcomes, or whatever ``mild.read_outcomes`` takes; a router that was fitted on numbers needs
+        a table of numbers, which ``Outcomes.from_arrays`` makes of arrays
     groups : column whose equal values count once in the interval, in addition to equal queries
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     keep_seen : whether to keep rows whose query the router was trained on. By default they are left out
@@ -579,12 +579,12 @@ def _is_nameless(router: Router) -> bool:
     return router.expert_names == [f"expert_{k}" for k in range(router.n_experts)]
 
 
-def _check_expert_names(router: Router, table: OutcomeTable) -> None:
+def _check_expert_names(router: Router, table: Outcomes) -> None:
     """Refuse a router whose experts cannot be found in the table because they have no names."""
-    if _is_nameless(router) and not set(router.expert_names) & set(table.expert_names):
+    if _is_nameless(router) and not set(router.expert_names) & set(table.experts):
         raise InvalidInputError(
             "the router's experts must have the names of the table's experts "
-            f"({listed(table.expert_names, 6)}); it was fitted on an array of costs, which has no names. "
+            f"({listed(table.experts, 6)}); it was fitted on an array of costs, which has no names. "
             "Fit it on a frame with a column per expert, or on the table with mild.fit.",
             parameter="router",
         )
@@ -609,7 +609,7 @@ def _apply_router(
     notes = [_unknown_experts_note(router, table)]
     # Drop experts that the router does not know, and put the others in the same order in both.
     full_table = with_router_experts(router, table)
-    router = in_order_of(router, full_table.expert_names)
+    router = in_order_of(router, full_table.experts)
     table = full_table
     if not keep_seen:
         table, seen_note = without_seen(router, full_table)
@@ -630,7 +630,7 @@ def _apply_router(
         run = router.cascade.run(X, known_answers(task.table, router.cascade))
         # The cascade's own column comes after those of the experts.
         chosen = np.full(len(run.expert), len(router.expert_names))
-    n_seen = full_table.rows - table.rows
+    n_seen = len(full_table) - len(table)
     judged_rows = JudgedRows(router, task.costs, X, chosen, task, full_table, n_seen, run)
     return judged_rows, tuple(filter(None, notes))
 
@@ -655,7 +655,7 @@ def _with_stated_terms(
     return repriced, None
 
 
-def _terms(router: Router, table: OutcomeTable, stated_terms: CostTerms) -> CostTerms:
+def _terms(router: Router, table: Outcomes, stated_terms: CostTerms) -> CostTerms:
     """Return the terms of the cost: those that were stated, or by default those of the fit."""
     fitted_terms = terms_of(router)
     if fitted_terms is None or stated_terms.stated or table.given_costs is not None:
@@ -663,8 +663,8 @@ def _terms(router: Router, table: OutcomeTable, stated_terms: CostTerms) -> Cost
     return fitted_terms
 
 
-def _unknown_experts_note(router: Router, table: OutcomeTable) -> str | None:
-    unknown = [name for name in table.expert_names if name not in router.expert_names]
+def _unknown_experts_note(router: Router, table: Outcomes) -> str | None:
+    unknown = [name for name in table.experts if name not in router.expert_names]
     if not unknown:
         return None
     return f"left out because the router does not know them: {', '.join(unknown)}."
@@ -676,7 +676,7 @@ def _other_cost_note(router: Router, task: Task) -> str | None:
     return f"the router was fitted with another cost: {router.info.cost.formula}."
 
 
-def _answer_kind_note(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> str | None:
+def _answer_kind_note(table: Outcomes, policy: CascadePolicy | MixPolicy) -> str | None:
     if table.kind_detected or table.answer_kind == policy.answer_kind:
         return None
     return (
@@ -685,16 +685,16 @@ def _answer_kind_note(table: OutcomeTable, policy: CascadePolicy | MixPolicy) ->
     )
 
 
-def _readable_table(router: Router, data: Any) -> OutcomeTable:
+def _readable_table(router: Router, data: Any) -> Outcomes:
     """The table to judge a router by, with what the router reads: queries, vectors or its features."""
-    if isinstance(data, OutcomeTable):
+    if isinstance(data, Outcomes):
         table = data
     else:
         table = read_part(data, "test", features=router.feature_names)
     if router.text is None:
         if table.vectors is None:
             rule = "must be a table of numbers, because this router was fitted on numbers"
-            raise invalid("data", f"{rule}; got one of queries. See OutcomeTable.from_arrays.")
+            raise invalid("data", f"{rule}; got one of queries. See Outcomes.from_arrays.")
         return table.with_features(router.feature_names)
     if router.text.kind != "vectors" and not table.has_queries:
         rule = "must have queries, because this router reads them; got a table of vectors only."

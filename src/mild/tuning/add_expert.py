@@ -16,7 +16,7 @@ from mild.artifact.info import CostInfo, RouterInfo, SharesInfo
 from mild.artifact.novelty import Novelty
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_strength, invalid
 from mild.core.costs import cheapest_expected
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.splits import folds
 from mild.errors import (
@@ -64,7 +64,7 @@ class AddedExpert:
     Examples
     --------
     >>> import mild
-    >>> known = table.with_experts(["large"])
+    >>> known = table.select(["large"])
     >>> router = mild.fit(known, router="ridge")
     >>> added = mild.add_expert(router, table)
     >>> added.name, added.router.expert_names
@@ -163,7 +163,7 @@ def add_expert(
     ----------
     router : a Router with text features that predicts expected costs, or has separate heads for error and
         price; or the folder that it was saved in
-    table : OutcomeTable, or anything that ``mild.read_outcomes`` accepts, with scores of the new expert
+    table : Outcomes, or anything that ``mild.read_outcomes`` accepts, with scores of the new expert
     name : name of the new expert; by default the only expert of the table that the router does not know
     known : the table that the router was fitted on. It fills in outcomes of the router's experts that are
         missing in ``table``, matched by query, and means are taken over its rows
@@ -180,9 +180,9 @@ def add_expert(
     >>> import mild
     >>> from mild.datasets import load_outcomes
     >>> table = load_outcomes()
-    >>> known = table.with_experts(["gemma3", "smollm2"])
+    >>> known = table.select(["gemma3", "smollm2"])
     >>> router = mild.fit(known, router="ridge", alpha=100.0)
-    >>> added = mild.add_expert(router, table.take(range(100)), known=table)
+    >>> added = mild.add_expert(router, table[:100], known=table)
     >>> added.name, added.n_labels, added.router.expert_names
     ('rules', 100, ['gemma3', 'smollm2', 'rules'])
     """
@@ -274,9 +274,9 @@ def _price_weight_of_mix(mix: MixPolicy) -> float:
     return 0.0
 
 
-def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:
+def _new_name(router: Router, table: Outcomes, name: str | None) -> str:
     """Return the name of the new expert, which the table must have and the router must not."""
-    others = [expert for expert in table.expert_names if expert not in router.expert_names]
+    others = [expert for expert in table.experts if expert not in router.expert_names]
     if name is None and len(others) == 1:
         return others[0]
     if name in router.expert_names:
@@ -312,7 +312,7 @@ def _is_in_dollars(router: Router, terms: CostTerms) -> bool:
 class _LabelledRows:
     """Rows in which the new expert has a score; it is the last column of each array."""
 
-    table: OutcomeTable  # the rows; its experts are sorted by name
+    table: Outcomes  # the rows; its experts are sorted by name
     expert_names: list[str]  # in the order of the router
     errors: FloatArray  # (n, n_experts)
     prices: FloatArray  # (n, n_experts) dollars
@@ -320,26 +320,26 @@ class _LabelledRows:
     @property
     def n_rows(self) -> int:
         """Number of labels."""
-        return self.table.rows
+        return len(self.table)
 
     @property
     def columns(self) -> list[int]:
         """For each expert, the index of its column in the table."""
-        return [self.table.expert_names.index(name) for name in self.expert_names]
+        return [self.table.experts.index(name) for name in self.expert_names]
 
     def take(self, rows: BoolArray) -> _LabelledRows:
         """Return the rows of a mask (n,)."""
         return replace(
             self,
-            table=self.table.take(rows),
+            table=self.table[rows],
             errors=self.errors[rows],
             prices=self.prices[rows],
         )
 
 
 def _labelled_rows(
-    table: OutcomeTable,
-    reference_table: OutcomeTable | None,
+    table: Outcomes,
+    reference_table: Outcomes | None,
     expert_names: list[str],
     price: float | None,
 ) -> _LabelledRows:
@@ -355,8 +355,8 @@ def _labelled_rows(
     """
     new_expert = expert_names[-1]
     new_scores = table.outcomes_of([new_expert])[0][:, 0]
-    labelled = table.take(~np.isnan(new_scores))
-    if labelled.rows == 0:
+    labelled = table[~np.isnan(new_scores)]
+    if len(labelled) == 0:
         rule = (
             f"must have graded answers of {new_expert}; it has none. Grade {FEW} to {MANY} of them."
         )
@@ -371,12 +371,12 @@ def _labelled_rows(
     if price is not None:
         prices[:, -1] = check_strength("price", price)
     complete = replace(
-        labelled, expert_names=expert_names, scores=scores, prices=prices, latencies=latencies
+        labelled, experts=expert_names, scores=scores, prices=prices, latencies=latencies
     )
     return _LabelledRows(complete, expert_names, 1 - scores, prices)
 
 
-def _row_of_query(table: OutcomeTable, reference_table: OutcomeTable) -> IntArray:
+def _row_of_query(table: Outcomes, reference_table: Outcomes) -> IntArray:
     """Return, for each row of a table, the row (n,) of another one with its query; -1 if there is none."""
     row_of_hash = {query: row for row, query in enumerate(query_hashes(reference_table).tolist())}
     rows = [row_of_hash.get(query, -1) for query in query_hashes(table).tolist()]
@@ -421,7 +421,7 @@ def _make_labels(
     rows: _LabelledRows,
     costs: FloatArray,
     mean_price: float,
-    reference_table: OutcomeTable | None,
+    reference_table: Outcomes | None,
 ) -> Labels:
     """Return the graded answers with features, as a policy learns a new expert from them.
 

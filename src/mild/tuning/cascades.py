@@ -17,7 +17,7 @@ from mild.artifact.facts import cascade_words
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.rounding import OUTCOME_TOLERANCE, first_smallest, tie_ranks
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.splits import Split, random_splits
 from mild.errors import count_noun
 from mild.metrics import Verdict, judge_cost
@@ -38,10 +38,10 @@ HINT_EXPERTS = 8
 HINT_CALLS = 3
 
 
-def checked_answers(table: OutcomeTable) -> Answers:
+def checked_answers(table: Outcomes) -> Answers:
     """Return the answers of a table; refuse a table from which no cascade can be learned."""
-    if len(table.expert_names) < 2:
-        raise invalid("cascade", f"needs at least two experts; got {table.expert_names[0]} only.")
+    if len(table.experts) < 2:
+        raise invalid("cascade", f"needs at least two experts; got {table.experts[0]} only.")
     answers = table.answers
     n_answering = 0
     if answers is not None:
@@ -116,7 +116,7 @@ def cheapest_cascade(rows: TuningRows, max_calls: int) -> CheapestCascade | None
     final = policies[0]
     if len(final.order) < 2:
         return None
-    unknown = np.full((task.table.rows, 1), np.nan)
+    unknown = np.full((len(task.table), 1), np.nan)
     scores = unknown.copy()
     costs = unknown.copy()
     prices = unknown.copy()
@@ -161,7 +161,7 @@ def cascade_summary(
         mixed = mixed + point.share * outcomes.latencies[:, 1]
         seconds = mean_known(mixed)
         reference_seconds = mean_known(experts.latencies[:, reference])
-    names = task.table.expert_names
+    names = task.table.experts
     return describe_cascade(router, task, seconds, reference_seconds, names[reference])
 
 
@@ -200,7 +200,7 @@ def describe_cascade(
         "other_seconds" are the two times. "sentences" say in which order experts are asked, and how long an
         answer takes.
     """
-    expert_names = task.table.expert_names
+    expert_names = task.table.experts
     steps_of_cascades = []
     sentences = []
     for cascade, share in zip(router.cascades, _shares_of_cascades(router), strict=True):
@@ -306,12 +306,12 @@ def _hint_rows(task: Task, seed: int) -> _HintRows | None:
     """Draw the rows and choose the experts of a hint; None where there are too few rows or answers."""
     if not task.table.has_answers:
         return None
-    drawn = np.random.default_rng([seed, 3]).permutation(task.table.rows)[:HINT_ROWS]
+    drawn = np.random.default_rng([seed, 3]).permutation(len(task.table))[:HINT_ROWS]
     has_scores = ~np.isnan(task.table.scores[drawn]).any(axis=1)
     rows = np.sort(drawn[has_scores])
     if len(np.unique(task.groups[rows])) <= 2 * FEWEST_GROUPS:
         return None
-    table = task.table.take(rows)
+    table = task.table[rows]
     if table.answers is None:
         return None
     experts = best_expert_per_price_level(table, HINT_EXPERTS)
@@ -321,7 +321,7 @@ def _hint_rows(task: Task, seed: int) -> _HintRows | None:
     _, groups = np.unique(task.groups[rows], return_inverse=True)
     (halves,) = random_splits(groups, 1, 0.5, seed)
     return _HintRows(
-        expert_names=[table.expert_names[expert] for expert in experts],
+        expert_names=[table.experts[expert] for expert in experts],
         scores=table.scores[:, experts],
         prices=_prices_or_zeros(table)[:, experts],
         answers=answers,
@@ -357,7 +357,7 @@ def _first_within(
     return None
 
 
-def best_expert_per_price_level(table: OutcomeTable, n_levels: int) -> list[int]:
+def best_expert_per_price_level(table: Outcomes, n_levels: int) -> list[int]:
     """Return the index of the best of the cheapest experts, of the next cheapest, and so on."""
     mean_prices = np.nanmean(_prices_or_zeros(table), axis=0)
     mean_scores = np.nanmean(table.scores, axis=0)
@@ -369,7 +369,7 @@ def best_expert_per_price_level(table: OutcomeTable, n_levels: int) -> list[int]
     return experts
 
 
-def _prices_or_zeros(table: OutcomeTable) -> FloatArray:
+def _prices_or_zeros(table: Outcomes) -> FloatArray:
     """Return the prices (n_rows, n_experts) of a table; zeros where it has none."""
     if table.prices is None:
         return np.zeros(table.scores.shape)
@@ -384,7 +384,7 @@ def _ratio(value: Any, other: Any) -> float:
 
 
 def _hint(
-    path: str, best: str, n_rows: int, kept: float, saved: float, table: OutcomeTable
+    path: str, best: str, n_rows: int, kept: float, saved: float, table: Outcomes
 ) -> dict[str, Any]:
     """Return the figures of a hint, and its sentence."""
     dollars = ""

@@ -45,7 +45,7 @@ def fit(
 
     Parameters
     ----------
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
+    data : Outcomes, or whatever ``mild.read_outcomes`` takes
     router : "linear", "ridge", "knn", "priced", "constant" or "neural"; in Python also an
         unfitted router of ``mild.routers``
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing

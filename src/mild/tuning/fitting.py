@@ -16,7 +16,7 @@ from mild.artifact.info import CalibrationInfo, CostInfo, DataInfo, SharesInfo, 
 from mild.artifact.novelty import Novelty
 from mild.artifact.sources import as_router
 from mild.core.arrays import FloatArray, check_integer, invalid
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option, listed
 from mild.features import TextFeatures, check_input, make_features
@@ -125,7 +125,7 @@ def standardized(router: Any, scale: bool = True) -> Any:
 
 
 def make_text_features(
-    table: OutcomeTable,
+    table: Outcomes,
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures:
@@ -166,7 +166,7 @@ def make_text_features(
 
 
 def table_text_features(
-    table: OutcomeTable,
+    table: Outcomes,
     text: str | TextFeatures | None = None,
     progress: Progress | None = None,
 ) -> TextFeatures | None:
@@ -181,14 +181,14 @@ def table_text_features(
     return None
 
 
-def table_features(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
+def table_features(table: Outcomes, text_features: TextFeatures | None) -> Any:
     """Return the features (n_samples, n_features) of a table; those of numbers are its vectors."""
     if text_features is None:
         return table.vectors
     return text_features.vectorize(feature_inputs(table, text_features))
 
 
-def router_features(table: OutcomeTable, router: Router) -> Any:
+def router_features(table: Outcomes, router: Router) -> Any:
     """Return the features of a table as a router reads them; for a mix, with a draw of each text."""
     if router.text is None:
         return table.vectors
@@ -202,7 +202,7 @@ def is_scaled(standardize: bool | None, text_features: TextFeatures | None) -> b
     return text_features is None or text_features.kind == "vectors"
 
 
-def feature_inputs(table: OutcomeTable, text_features: TextFeatures | None) -> Any:
+def feature_inputs(table: Outcomes, text_features: TextFeatures | None) -> Any:
     """Return what features are made of: queries, or vectors (n_samples, n_features)."""
     of_vectors = text_features is not None and text_features.kind == "vectors"
     return table.vectors if of_vectors else table.queries
@@ -226,7 +226,7 @@ def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
     errors: FloatArray = 1 - table.scores
     betas = list((terms.beta or {}).values())
     if not (terms.price_weight or terms.latency_weight):
-        return errors, betas or [0.0] * len(table.expert_names), 1.0
+        return errors, betas or [0.0] * len(table.experts), 1.0
     if not any(betas) and not terms.latency_weight:
         return errors, table.prices, float(terms.price_weight or 0.0)
     return errors, task.costs - errors, 1.0
@@ -279,7 +279,7 @@ def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
         costs, prices, weight = asking_prices(task)
         router.set_params(price_weight=weight)
         arguments[f"{prefix}prices"] = prices
-    return NamedCosts.of(costs, task.table.expert_names, task.ranks), arguments
+    return NamedCosts.of(costs, task.table.experts, task.ranks), arguments
 
 
 def with_calibration(
@@ -350,7 +350,7 @@ def task_info(task: Task) -> RouterInfo:
     scores = None
     cost = None
     if table.given_costs is None:
-        means = zip(table.expert_names, mean_scores(table.scores), strict=True)
+        means = zip(table.experts, mean_scores(table.scores), strict=True)
         scores = {name: float(mean) for name, mean in means if not np.isnan(mean)}
         cost = CostInfo(task.formula, **task.terms.as_dict())
     query = None
@@ -359,13 +359,13 @@ def task_info(task: Task) -> RouterInfo:
     return RouterInfo(
         query=query,
         cost=cost,
-        constant=table.expert_names[common_constant(task.costs, ranks=task.ranks)],
+        constant=table.experts[common_constant(task.costs, ranks=task.ranks)],
         mean_scores=scores,
         table=TableInfo(
             table.fingerprint(),
-            table.rows,
+            len(table),
             table.form,
-            table.explanation,
+            table.layout,
             graded=is_graded(table.scores) or None,
         ),
     )
@@ -384,14 +384,14 @@ def settle_ties(router: Any) -> None:
     router.set_params(**unset_ties)
 
 
-def usual_shares(policy: Policy, features: Any, table: OutcomeTable) -> SharesInfo:
+def usual_shares(policy: Policy, features: Any, table: Outcomes) -> SharesInfo:
     """Return how often a policy asks each expert, on up to 5,000 rows of a table."""
-    stride = 1 + table.rows // SHARE_ROWS
+    stride = 1 + len(table) // SHARE_ROWS
     X = features[::stride]
     mix = mix_of(policy)
     if mix is not None:
         X = mix.with_draws(X, table.queries[::stride])
-    names = table.expert_names
+    names = table.experts
     shares = expert_shares(policy.predict(X), len(names)).tolist()
     return SharesInfo(X.shape[0], dict(zip(names, shares, strict=True)))
 
@@ -446,14 +446,14 @@ def make_saved_router(fitted: Fitted, task: Task, notes: Mapping[str, Any] | Non
     info = replace(
         task_info(task),
         estimator=router.info.estimator,
-        data=DataInfo(fingerprint(fitted.features, task.costs), task.table.rows),
+        data=DataInfo(fingerprint(fitted.features, task.costs), len(task.table)),
         hashes_complete=index.complete,
         shares=usual_shares(router.policy, fitted.features, task.table),
         calibration=calibration_info,
     )
     return replace(
         router,
-        expert_names=task.table.expert_names,
+        expert_names=task.table.experts,
         feature_names=task.table.feature_names,
         text=fitted.text_features,
         query_hashes=index.hashes,

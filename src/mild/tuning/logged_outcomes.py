@@ -13,7 +13,7 @@ from mild.artifact import Router
 from mild.artifact.facts import mix_words
 from mild.artifact.info import EstimatorInfo, SharesInfo
 from mild.core.arrays import BoolArray, FloatArray, IntArray, first_columns, invalid
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.errors import listed
 from mild.metrics import expert_shares
 from mild.money import plain_number
@@ -141,15 +141,15 @@ class TableRows:
     seconds: FloatArray
 
     @classmethod
-    def of(cls, table: OutcomeTable | None, router: Router) -> TableRows:
+    def of(cls, table: Outcomes | None, router: Router) -> TableRows:
         """Return the rows of a table; no rows without one."""
         if table is None:
             none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
         names = router.expert_names
-        if not set(names) & set(table.expert_names):
+        if not set(names) & set(table.experts):
             rule = f"must have scores of experts of the router: {listed(names)}"
-            raise invalid("table", f"{rule}; got {listed(table.expert_names)}.")
+            raise invalid("table", f"{rule}; got {listed(table.experts)}.")
         assert router.text is not None
         X = router.text.vectorize(feature_inputs(table, router.text))
         scores, dollars, seconds = table.outcomes_of(names)

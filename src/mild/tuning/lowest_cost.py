@@ -88,7 +88,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
             fitted, frontier = _with_heads(fitted, rows)
             facts["price_head"] = "dollars"
     if frontier is not None:
-        facts["frontier"] = frontier.as_dict(task.table.expert_names)
+        facts["frontier"] = frontier.as_dict(task.table.experts)
     if cascade is not None:
         verdict = cascade.verdict
     facts["verdict"] = verdict.as_dict()
@@ -123,14 +123,14 @@ def constant_result(request: TuneRequest) -> TuneResult:
     expert = task.constant_expert
     assert expert is not None
     assert reason is not None
-    expert_name = task.table.expert_names[expert]
+    expert_name = task.table.experts[expert]
     verdict = Verdict(
         estimate=0.0,
         low=0.0,
         high=0.0,
         constant=expert_name,
-        n_rows=task.table.rows,
-        n_groups=task.table.rows,
+        n_rows=len(task.table),
+        n_groups=len(task.table),
         identical=True,
         fixed_sentence=reason,
     )
@@ -195,7 +195,7 @@ def _with_heads(fitted: Fitted, rows: TuningRows) -> tuple[Fitted, Frontier | No
 def _search_verdict(search: Any, task: Task) -> Verdict:
     """Return the verdict of a search, with the name of the expert that it compares with, and dollars."""
     verdict: Verdict = search.verdict_
-    constant = task.table.expert_names[verdict.constant_expert or 0]
+    constant = task.table.experts[verdict.constant_expert or 0]
     if search.decides_as_constant_:
         verdict = replace(verdict, router="the best candidate")
     return verdict.named(constant, task.unit, _dollars_more(search, task.table.prices))
@@ -374,7 +374,7 @@ def _prices_unused(task: Task, frontier: Frontier | None) -> dict[str, Any] | No
     saved = 0.0
     if reference.dollars > 0:
         saved = 1 - dollars / reference.dollars
-    best_expert = task.table.expert_names[frontier.best_expert]
+    best_expert = task.table.experts[frontier.best_expert]
     return {
         "best_expert": best_expert,
         "best_dollars_per_1000": reference.dollars,

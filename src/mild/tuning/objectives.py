@@ -75,7 +75,7 @@ class CalibrationRows:
         return side_by_side([self._outcomes_of(tuned, setting) for setting in settings])
 
     def _outcomes_of(self, tuned: TradeoffPolicy, setting: Setting) -> Results:
-        n_rows = self.task.table.rows
+        n_rows = len(self.task.table)
         if setting.kind == CASCADE:
             cascade: Any = tuned.cascades[setting.index]
             return cascade_outcomes(self.task, self.X, [cascade], np.arange(n_rows))

@@ -67,7 +67,7 @@ class TuneRequest:
     @property
     def n_jobs(self) -> int | None:
         """Parallel workers."""
-        return parallel_jobs(self.search.n_jobs, self.task.table.rows)
+        return parallel_jobs(self.search.n_jobs, len(self.task.table))
 
     def folds(self, task: Task) -> list[tuple[IntArray, IntArray]]:
         """The folds of a task; fewer than were asked for are noted."""

@@ -70,7 +70,7 @@ class TuningRows:
 
         Returns what it returned: for all rows first, then for each fold.
         """
-        all_rows = FoldFeatures(self.X, np.arange(self.task.table.rows), np.arange(0))
+        all_rows = FoldFeatures(self.X, np.arange(len(self.task.table)), np.arange(0))
         parts = [all_rows, *self.folds]
         fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
             delayed(fit)(self.task, part, *arguments) for part in parts
@@ -91,7 +91,7 @@ class TuningRows:
     @property
     def held_out(self) -> BoolArray:
         """Mask (n_samples,) of the rows that some fold holds out."""
-        mask = np.zeros(self.task.table.rows, bool)
+        mask = np.zeros(len(self.task.table), bool)
         for fold in self.folds:
             mask[fold.test] = True
         return mask

@@ -15,7 +15,7 @@ from mild.artifact import save as save_router
 from mild.artifact.router import in_order_of
 from mild.artifact.sources import as_router
 from mild.core.arrays import invalid
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import check_arguments
 from mild.features import TextFeatures
@@ -101,7 +101,7 @@ def _refuse_terms(terms: CostTerms) -> None:
 
 
 def _with_table(
-    router: Any, table: OutcomeTable, terms: CostTerms, text: TextFeatures | None
+    router: Any, table: Outcomes, terms: CostTerms, text: TextFeatures | None
 ) -> Router:
     """Return the router with what is recorded about the table that it was fitted on, such as its cost."""
     source = as_router(router)
@@ -113,11 +113,11 @@ def _with_table(
             "must be a table of numbers, because the router was fitted on numbers; or leave it out."
         )
         raise invalid("table", rule)
-    if source.n_experts != len(table.expert_names):
-        rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."
+    if source.n_experts != len(table.experts):
+        rule = f"must have the router's {source.n_experts} experts; got {len(table.experts)}."
         raise invalid("table", rule)
-    if set(source.expert_names) == set(table.expert_names):
-        source = in_order_of(source, table.expert_names)
+    if set(source.expert_names) == set(table.experts):
+        source = in_order_of(source, table.experts)
     task = make_task(table, terms)
     fitted = Fitted(source, text_features, table_features(task.table, text_features))
     return make_saved_router(fitted, task)

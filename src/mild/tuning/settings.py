@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import clone
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError
 from mild.metrics.curves import tradeoff_choices
@@ -128,7 +128,7 @@ class ChoosingSettings(SettingKind):
             new_means = group_means(outcomes.take(held_out), rows.task.groups[held_out])
             folds.append(FoldMeans(*means, *new_means, len(held_out)))
         quality, dollars = group_means(outcomes.take(known), rows.task.groups[known])
-        n_experts = len(rows.task.table.expert_names)
+        n_experts = len(rows.task.table.experts)
         shares = [expert_shares(column, n_experts) for column in chosen[known].T]
         return HeldOutSettings(
             self.settings(),
@@ -186,13 +186,13 @@ class FurtherRouters(ChoosingSettings):
 
     def held_out_choices(self, rows: TuningRows) -> IntArray:
         task = rows.task
-        chosen = np.zeros((task.table.rows, len(self._routers)), np.intp)
+        chosen = np.zeros((len(task.table), len(self._routers)), np.intp)
         self._policies = []
         for index, router in enumerate(self._routers):
             for fold in rows.folds:
                 fitted = _fitted_router(router, task, fold.X, fold.train)
                 chosen[fold.test, index] = fitted.predict(fold.X[fold.test])
-            final = _fitted_router(router, task, rows.X, np.arange(task.table.rows))
+            final = _fitted_router(router, task, rows.X, np.arange(len(task.table)))
             self._policies.append(rows.unscaled(final.policy_))
         return chosen
 
@@ -222,7 +222,7 @@ class Cascades(SettingKind):
             folds.append(FoldMeans(cascades.quality, cascades.dollars, *new_means, len(held_out)))
         final = fitted[0]
         outcomes = cascade_outcomes(
-            rows.task, rows.X, final.policies, np.arange(rows.task.table.rows)
+            rows.task, rows.X, final.policies, np.arange(len(rows.task.table))
         )
         settings = [Setting(CASCADE, index) for index in range(len(final.policies))]
         policies = [rows.unscaled(policy) for policy in final.policies]
@@ -294,7 +294,7 @@ def cascade_outcomes(
     task: Task, X: Any, policies: Sequence[CascadePolicy], rows: IntArray
 ) -> Results:
     """Return the outcomes (n, m) of m cascades on n rows of a task."""
-    table = task.table.take(rows)
+    table = task.table[rows]
     assert table.answers is not None
     columns = []
     for policy in policies:
@@ -310,15 +310,15 @@ def asked_shares(
     task: Task, X: Any, policies: Sequence[CascadePolicy], known: BoolArray
 ) -> FloatArray:
     """Return the share (m, n_experts) of the known rows in which each cascade asks each expert."""
-    answers = task.table.take(known).answers
+    answers = task.table[known].answers
     assert answers is not None
     shares = [policy.run(X, answers).asked.mean(axis=0) for policy in policies]
-    return np.array(shares).reshape(-1, len(task.table.expert_names))
+    return np.array(shares).reshape(-1, len(task.table.experts))
 
 
 def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Results:
     """Return the outcomes (n,) of a run of a cascade."""
-    prices = np.full(table.rows, np.nan)
+    prices = np.full(len(table), np.nan)
     if table.prices is not None:
         prices = run.total_prices(table.prices)
     latencies = None
@@ -404,11 +404,11 @@ def fit_price_heads(rows: TuningRows) -> HeadEstimates:
     )
 
 
-def check_prices(table: OutcomeTable) -> None:
+def check_prices(table: Outcomes) -> None:
     """Refuse to trade quality for dollars where the price of an expert is not known in any row."""
     assert table.prices is not None
     unpriced = []
-    for index, name in enumerate(table.expert_names):
+    for index, name in enumerate(table.experts):
         if np.isnan(table.prices[:, index]).all():
             unpriced.append(repr(name))
     if unpriced:
@@ -421,5 +421,5 @@ def check_prices(table: OutcomeTable) -> None:
 
 def _fitted_router(router: Any, task: Task, X: Any, rows: IntArray) -> Any:
     """Fit a copy of a router on some rows of a task."""
-    costs = NamedCosts.of(task.costs[rows], task.table.expert_names, task.ranks)
+    costs = NamedCosts.of(task.costs[rows], task.table.experts, task.ranks)
     return clone(router).fit(X[rows], costs)

@@ -159,12 +159,12 @@ def _calibration_split(request: TuneRequest) -> tuple[Task, Task]:
     table = task.table
     if table.has_answers and table.kind_detected:
         # Scores of calibration rows must not tell how answers are compared.
-        fitting_table = replace(table.take(split.train), answer_kind=None)
+        fitting_table = replace(table[split.train], answer_kind=None)
         table = replace(table, answer_kind=fitting_table.kind_of_answers())
-    fitting = make_task(table.take(split.train), task.terms, task.group_column)
-    calibration = make_task(table.take(split.test), task.terms, task.group_column)
+    fitting = make_task(table[split.train], task.terms, task.group_column)
+    calibration = make_task(table[split.test], task.terms, task.group_column)
     request.notes.append(
-        f"{fitting.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
+        f"{len(fitting.table):,} rows to fit on, {len(calibration.table):,} rows kept for calibration."
     )
     return fitting, calibration
 
@@ -254,7 +254,7 @@ class TargetFit:
     @property
     def expert_names(self) -> list[str]:
         """Names of the experts, in the order of the columns."""
-        return self.rows.task.table.expert_names
+        return self.rows.task.table.experts
 
     @property
     def choice(self) -> Choice:
@@ -568,7 +568,7 @@ def _left_out(task: Task) -> str | None:
     n_left = int((~all_known(task)).sum())
     if not n_left:
         return None
-    n_rows = task.table.rows
+    n_rows = len(task.table)
     return f"{n_left:,} of {n_rows:,} rows are left out because not every score and price is known."
 
 

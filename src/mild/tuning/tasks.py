@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_known
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms, left_out_sentence
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import InvalidInputError
@@ -32,7 +32,7 @@ MANY_ROWS = 800
 class Task:
     """A table of outcomes that routers are fitted and evaluated on, with the cost of each answer."""
 
-    table: OutcomeTable  # queries, experts, scores, prices
+    table: Outcomes  # queries, experts, scores, prices
     terms: CostTerms  # terms of the cost, experts by their full names
     costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
     formula: str  # the cost, for people
@@ -96,7 +96,7 @@ class Task:
         if expert is None:
             return None
         scores = self.table.scores
-        name = self.table.expert_names[expert]
+        name = self.table.experts[expert]
         if scores.shape[1] == 1:
             reason = f"{name} is the only expert"
         elif self.table.given_costs is not None:
@@ -121,7 +121,7 @@ class Task:
 
 
 def make_task(
-    table: OutcomeTable,
+    table: Outcomes,
     terms: CostTerms,
     group_column: str | None = None,
     needs_prices: bool = False,
@@ -152,7 +152,7 @@ def make_task(
         raise InvalidInputError(f"the table {rule} Fill in the prices.", parameter="table")
     if left_out.any():
         # Findings, such as unusual prices, are about all rows of the table, and stay.
-        table = replace(table.take(~left_out), findings=table.findings)
+        table = replace(table[~left_out], findings=table.findings)
         costs = costs[~left_out]
     return Task(
         table,
@@ -167,9 +167,9 @@ def make_task(
 
 def check_rows(task: Task) -> None:
     """Refuse a task that is too small to learn from."""
-    if task.table.rows < 2:
+    if len(task.table) < 2:
         rule = "a table to learn from must have at least two rows"
-        raise InvalidInputError(f"{rule}; this has {task.table.rows}.", parameter="table")
+        raise InvalidInputError(f"{rule}; this has {len(task.table)}.", parameter="table")
 
 
 def check_folds(cv: Any) -> None:
@@ -264,7 +264,7 @@ def _check_training(task: Task, n_rows: int, where: str, n_needed: int = 2) -> N
     """Refuse folds or splits that leave too few rows to fit on."""
     if n_rows < n_needed:
         rule = f"a table must leave at least {n_needed} rows to fit on in {where}"
-        got = f"this one of {task.table.rows} rows leaves {n_rows}"
+        got = f"this one of {len(task.table)} rows leaves {n_rows}"
         raise InvalidInputError(f"{rule}; {got}. Add rows.", parameter="table")
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mild.artifact import Router, fingerprint
 from mild.core.arrays import BoolArray, FloatArray
-from mild.data import OutcomeTable, read_part
+from mild.data import Outcomes, read_part
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, count_noun, listed
 
@@ -22,9 +22,9 @@ MAX_HASHES = 100_000
 FEW_PERCENT = 5
 
 
-def training_table(source: Any) -> OutcomeTable:
+def training_table(source: Any) -> Outcomes:
     """A table to learn from: as it is, or the training rows of what ``mild.read_outcomes`` takes."""
-    if isinstance(source, OutcomeTable):
+    if isinstance(source, Outcomes):
         return source
     return read_part(source, "train")
 
@@ -57,7 +57,7 @@ class TrainingQueryIndex:
     complete: bool = True  # whether every training query has its hash
 
     @classmethod
-    def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
+    def of(cls, table: Outcomes, most: int = MAX_HASHES) -> TrainingQueryIndex:
         """Index of a table's queries."""
         return cls.of_hashes(query_hashes(table), most)
 
@@ -79,11 +79,11 @@ class TrainingQueryIndex:
             return None
         return cls(router.query_hashes, router.info.hashes_complete is not False)
 
-    def seen(self, table: OutcomeTable) -> BoolArray:
+    def seen(self, table: Outcomes) -> BoolArray:
         """Whether the query of each row (n,) is known to have been trained on."""
         return np.isin(query_hashes(table), self.hashes)
 
-    def overlap(self, table: OutcomeTable) -> dict[str, int]:
+    def overlap(self, table: Outcomes) -> dict[str, int]:
         """How many of a table's queries were trained on, of those that could be checked."""
         checked = query_hashes(table)
         if not self.complete and self.hashes.size:
@@ -91,7 +91,7 @@ class TrainingQueryIndex:
         return {"queries": int(np.isin(checked, self.hashes).sum()), "checked": checked.size}
 
 
-def query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
+def query_hashes(table: Outcomes) -> NDArray[np.uint64]:
     """Hash (n,) of the query of each row."""
     if any(table.queries) or table.vectors is None:
         return text_hashes(table.queries)
@@ -114,20 +114,20 @@ def _hashes(contents: Iterable[bytes]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
-def with_router_experts(router: Router, table: OutcomeTable) -> OutcomeTable:
+def with_router_experts(router: Router, table: Outcomes) -> Outcomes:
     """A table with the experts of a router only; refused if it lacks one of them."""
     experts = router.expert_names
-    missing = [name for name in experts if name not in table.expert_names]
+    missing = [name for name in experts if name not in table.experts]
     if missing:
         raise InvalidInputError(
             f"the router was trained on {listed(experts, 6)}; the table has no {listed(missing, 6)}, only "
-            f"{listed(table.expert_names, 6)}.",
+            f"{listed(table.experts, 6)}.",
             parameter="table",
         )
-    return table.with_experts(experts)
+    return table.select(experts)
 
 
-def without_seen(router: Router, table: OutcomeTable) -> tuple[OutcomeTable, str | None]:
+def without_seen(router: Router, table: Outcomes) -> tuple[Outcomes, str | None]:
     """A table without the few rows that a router was trained on, and a sentence about them.
 
     Where they are ``FEW_PERCENT`` of the rows or more, where there are none, and where it is not recorded
@@ -141,11 +141,11 @@ def without_seen(router: Router, table: OutcomeTable) -> tuple[OutcomeTable, str
     n_checked = overlap["checked"]
     if not 0 < 100 * n_seen < FEW_PERCENT * n_checked:
         return table, None
-    unseen = replace(table.take(~index.seen(table)), findings=table.findings)
+    unseen = replace(table[~index.seen(table)], findings=table.findings)
     sentence = _left_out_sentence(n_seen, n_checked)
-    if n_checked < table.rows:
+    if n_checked < len(table):
         sentence += (
-            f" {table.rows - n_checked:,} other rows could not be checked: of a large training table only "
+            f" {len(table) - n_checked:,} other rows could not be checked: of a large training table only "
             f"{index.hashes.size:,} hashes of queries are kept."
         )
     return unseen, sentence
@@ -166,7 +166,7 @@ def _left_out_sentence(n_seen: int, n_checked: int) -> str:
 
 
 def training_overlap(
-    router: Router, table: OutcomeTable | None, costs: FloatArray, X: Any, left_out: int = 0
+    router: Router, table: Outcomes | None, costs: FloatArray, X: Any, left_out: int = 0
 ) -> dict[str, Any]:
     """Whether a router was fitted on these rows, and how many of their queries, if that is recorded.
 

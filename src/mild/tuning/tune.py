@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mild.artifact.targets import Target
 from mild.core.arrays import invalid
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import check_arguments
@@ -58,7 +58,7 @@ def tune(
 
     Parameters
     ----------
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
+    data : Outcomes, or whatever ``mild.read_outcomes`` takes
     keep_quality : lowest quality to accept, as a share of the best expert's, such as 0.95
     max_quality_loss : largest loss of quality compared with the best expert, such as 0.01
     max_dollars : budget in dollars per 1,000 queries, for which the quality is to be as high as possible
@@ -183,7 +183,7 @@ def _unused_words(names: Sequence[str]) -> str:
     )
 
 
-def _check_table(table: OutcomeTable, target: Target, objective: Any, max_calls: int) -> None:
+def _check_table(table: Outcomes, target: Target, objective: Any, max_calls: int) -> None:
     """Refuse a table without the scores, prices or answers that are needed."""
     for name in target.limits_by_name:
         require_scores(table, name)

@@ -20,8 +20,8 @@ def test_two_shapes_are_named_with_the_option_that_decides():
         "it could be read as wide (1 expert) and as RouterBench (1 expert): choose with form='wide' or "
         "form='routerbench', as in `mild.read_outcomes(FILE, form='wide')`."
     )
-    assert read_outcomes(BOTH, form="wide").expert_names == ["m"]
-    assert read_outcomes(BOTH, form="routerbench").expert_names == ["gpt"]
+    assert read_outcomes(BOTH, form="wide").experts == ["m"]
+    assert read_outcomes(BOTH, form="routerbench").experts == ["gpt"]
 
 
 def test_a_long_table_with_wide_columns_is_asked_about():
@@ -32,7 +32,7 @@ def test_a_long_table_with_wide_columns_is_asked_about():
         DataFileError, match=r"wide \(1 expert\) and as LLMRouter \(a row per query"
     ):
         read_outcomes(source)
-    assert read_outcomes(source, form="llmrouter").expert_names == ["m"]
+    assert read_outcomes(source, form="llmrouter").experts == ["m"]
 
 
 def test_the_error_lists_all_formats_where_none_fits():

@@ -34,10 +34,10 @@ def test_queries_and_models_keep_the_order_of_their_first_row(tmp_path):
     table = read_outcomes(write(tmp_path, ROWS))
     assert table.form == "llmrouter"
     assert table.queries == ["a", "b"]
-    assert table.expert_names == ["m", "n"]
+    assert table.experts == ["m", "n"]
     np.testing.assert_array_equal(table.scores, [[1, 0.5], [np.nan, 0]])
     np.testing.assert_array_equal(table.prices, [[0.5, 0.125], [np.nan, 0.25]])
-    assert table.explanation.startswith("read as LLMRouter: 2 experts, 2 queries with prices")
+    assert table.layout.startswith("read as LLMRouter: 2 experts, 2 queries with prices")
     assert table.column("task_name") == ["t", "u"]
     assert table.column("answer__m") == ["x", None]
     assert table.column("answer__n") == ["z", "y"]
@@ -72,7 +72,7 @@ def test_lists_are_compared_too():
 def test_latencies_know_their_unit(name, words, expected):
     table = read_outcomes(pa.Table.from_pylist([row | {name: 2.0} for row in ROWS]))
     assert np.nanmax(table.latencies) == pytest.approx(expected, rel=1e-12)
-    assert f"latencies are column '{name}', {words}" in table.explanation
+    assert f"latencies are column '{name}', {words}" in table.layout
 
 
 def test_prices_and_latencies_can_be_named():
@@ -154,7 +154,7 @@ def test_cells_are_the_means_of_their_rows(rows):
     )
     table = read_outcomes(source)
     for i, query in enumerate(table.queries):
-        for k, model in enumerate(table.expert_names):
+        for k, model in enumerate(table.experts):
             for column, matrix in ((2, table.scores), (3, table.prices)):
                 known = [
                     r[column] for r in rows if r[:2] == (query, model) and r[column] is not None

@@ -47,7 +47,7 @@ def test_usual_names_are_found_without_options(query, model, score):
     table = read_outcomes(long().rename_columns([query, model, score]))
     assert table.queries == ["a", "b"]
     np.testing.assert_array_equal(table.scores, [[1, 0], [0.5, 1]])
-    assert f"models are column {model!r}, scores {score!r}" in table.explanation
+    assert f"models are column {model!r}, scores {score!r}" in table.layout
 
 
 @pytest.mark.parametrize("name", ["cost", "price", "dollars", "cost_usd"])
@@ -95,11 +95,11 @@ def test_unusual_columns_are_named():
     table = read_outcomes(source, **named)
     np.testing.assert_array_equal(table.scores, [[1, 0], [0, 1]])
     assert table.column("answer__y") == ["q", "s"]
-    assert "right and wrong as words in verdict" in table.explanation
+    assert "right and wrong as words in verdict" in table.layout
     # The column of the model is a usual one: naming the score is enough.
     usual = source.rename_columns({"who": "model", "ask": "prompt"})
     assert read_outcomes(usual, scores="verdict").form == "long"
-    assert read_outcomes(usual, scores="verdict", form="plain").expert_names == ["verdict"]
+    assert read_outcomes(usual, scores="verdict", form="plain").experts == ["verdict"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_two_columns_that_fit_are_a_question(columns, parameter, option):
 
 def test_other_scores_of_an_answer_are_kept():
     table = read_outcomes(long(style_score=[1, 0, 0, 1], length_score=[0, 1, 1, 0]))
-    assert (table.form, table.expert_names) == ("long", ["x", "y"])
+    assert (table.form, table.experts) == ("long", ["x", "y"])
     assert table.column("style_score__y") == [0, 1]
 
 
@@ -148,7 +148,7 @@ def test_an_id_tells_equal_queries_apart_unless_it_numbers_the_rows():
     apart = read_outcomes(long(**same, id=[1, 1, 2, 2]))
     assert apart.queries == ["a", "a"]
     np.testing.assert_array_equal(apart.scores, [[1, 0], [0.5, 1]])
-    assert "told apart by id" in apart.explanation
+    assert "told apart by id" in apart.layout
     numbered = read_outcomes(long(**same, id=[1, 2, 3, 4]))
     assert numbered.queries == ["a"]
     np.testing.assert_array_equal(numbered.scores, [[0.75, 0.5]])
@@ -234,4 +234,4 @@ def test_the_id_of_an_answer_does_not_tell_queries_apart():
             {"query": ["a"] * 4, "model": [*"xyxy"], "score": [1, 0, 0, 1], "id": [0, 0, 1, 1]}
         )
     )
-    assert table.rows == 2
+    assert len(table) == 2

@@ -21,7 +21,7 @@ def test_objects_of_prices_latencies_and_tokens_are_read_too():
             }
         )
     )
-    assert table.expert_names == ["l", "s"]
+    assert table.experts == ["l", "s"]
     np.testing.assert_array_equal(table.scores, [[0.5, 1], [np.nan, 0]])
     np.testing.assert_array_equal(table.prices, [[0.2, 0.1], [0.3, 0.1]])
     np.testing.assert_array_equal(table.latencies, [[0.25, 0.1], [0.25, 0.1]])
@@ -42,7 +42,7 @@ def test_numbers_as_text_are_read_with_a_note():
         )
     )
     np.testing.assert_array_equal(table.scores, [[1, 1], [0.5, 0], [np.nan, 0]])
-    assert "numbers as text in correct__x" in table.explanation
+    assert "numbers as text in correct__x" in table.layout
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def name(request):
 
 
 def check(table):
-    assert table.expert_names == ["gpt-4", "small"]
+    assert table.experts == ["gpt-4", "small"]
     assert table.queries[1] == "Who wrote Faust?"
     np.testing.assert_array_equal(table.scores, SCORES)
     np.testing.assert_allclose(table.prices, PRICES)
@@ -57,7 +57,7 @@ def test_every_file_is_read_as_the_same_table(name):
     check(table)
     form, named = FILES[name]
     assert table.form == form
-    assert all(column in table.explanation for column in named), table.explanation
+    assert all(column in table.layout for column in named), table.layout
     topics = "Topic" if name == "long_words.tsv" else "subject"
     assert table.column(topics) == ["sums", "books", "sums", "words"]
     found = table.describe(price_weight=1).as_dict()

@@ -28,11 +28,11 @@ def read(**options):
 
 def test_columns_are_named_by_pattern_and_paired_by_name():
     table = read(scores="acc_*", prices="usd_*", latencies="ms_*")
-    assert (table.form, table.expert_names) == ("plain", ["acc_little", "acc_strong"])
+    assert (table.form, table.experts) == ("plain", ["acc_little", "acc_strong"])
     np.testing.assert_array_equal(table.prices, [[0.1, 0.5], [0.1, 0.5]])
     np.testing.assert_array_equal(table.latencies, [[0.01, 0.1], [0.02, 0.2]])
-    assert "prices: usd_little for acc_little, usd_strong for acc_strong" in table.explanation
-    assert "latencies in ms: ms_little for acc_little" in table.explanation
+    assert "prices: usd_little for acc_little, usd_strong for acc_strong" in table.layout
+    assert "latencies in ms: ms_little for acc_little" in table.layout
     assert table.columns.column_names == []
 
 
@@ -42,7 +42,7 @@ def test_columns_are_named_by_pattern_and_paired_by_name():
 )
 def test_experts_are_named_by_pairs(scores):
     table = read(scores=scores, prices="strong=usd_strong")
-    assert table.expert_names == ["little", "strong"]
+    assert table.experts == ["little", "strong"]
     np.testing.assert_array_equal(table.prices, [[np.nan, 0.5], [np.nan, 0.5]])
 
 
@@ -50,11 +50,11 @@ def test_names_that_do_not_match_are_paired_by_their_order():
     source = pa.table({"query": ["a"], "x": [1.0], "y": [0.0], "p1": [1.0], "p2": [2.0]})
     table = read_outcomes(source, scores=["x", "y"], prices=["p2", "p1"])
     np.testing.assert_array_equal(table.prices, [[2, 1]])
-    assert "prices: p2 for x, p1 for y" in table.explanation
+    assert "prices: p2 for x, p1 for y" in table.layout
 
 
 def test_experts_are_chosen_among_the_named():
-    assert read(scores="acc_*", experts="strong").expert_names == ["acc_strong"]
+    assert read(scores="acc_*", experts="strong").experts == ["acc_strong"]
 
 
 @pytest.mark.parametrize(

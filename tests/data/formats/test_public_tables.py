@@ -59,7 +59,7 @@ def test_a_published_table_is_read_as_it_is(name):
     form, scores = CASES[name]
     table = read_outcomes(SAMPLES / name)
     assert table.form == form
-    assert table.explanation.startswith("read as ")
+    assert table.layout.startswith("read as ")
     np.testing.assert_array_equal(table.scores, scores)
     assert all(table.queries)
 

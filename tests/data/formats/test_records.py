@@ -92,5 +92,5 @@ def test_a_single_object_with_a_score_is_not_a_model():
 def test_text_beside_the_records_is_not_read_as_an_answer(tmp_path):
     models = {"x": {"score": 1}, "y": {"score": 0}, "judge": "strict"}
     table = read_outcomes(written(tmp_path, [{"query": "a", "models": models}]))
-    assert table.expert_names == ["x", "y"]
+    assert table.experts == ["x", "y"]
     np.testing.assert_array_equal(table.scores, [[1, 0]])

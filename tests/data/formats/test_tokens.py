@@ -20,7 +20,7 @@ DOLLARS = [[100 * 3e-5 + 10 * 6e-5, 100e-6 + 40e-6], [200 * 3e-5 + 10 * 6e-5, np
 def test_dollars_come_from_a_file_of_prices():
     table = read_outcomes(SAMPLES / "tokens.csv", prices=str(SAMPLES / "prices.json"))
     np.testing.assert_allclose(table.prices, DOLLARS)
-    assert "prices are token counts times" in table.explanation
+    assert "prices are token counts times" in table.layout
 
 
 def test_llmrouter_has_its_counts_and_its_prices():
@@ -34,7 +34,7 @@ def test_llmrouter_has_its_counts_and_its_prices():
     assert named.prices[0, 1] == pytest.approx(110 * 0.2e-6 + 10 * 0.4e-6)
     without = read_outcomes(file)
     assert without.prices is None
-    assert "no prices are known for" in without.explanation
+    assert "no prices are known for" in without.layout
 
 
 def test_litellm_has_prices_where_it_is_installed(tmp_path, monkeypatch):
@@ -46,7 +46,7 @@ def test_litellm_has_prices_where_it_is_installed(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "litellm", raising=False)
     table = read_outcomes(SAMPLES / "tokens.csv")
     np.testing.assert_allclose(table.prices, DOLLARS)
-    assert "LiteLLM" in table.explanation
+    assert "LiteLLM" in table.layout
     named = read_outcomes(SAMPLES / "tokens.csv", prices="litellm")
     np.testing.assert_allclose(named.prices, DOLLARS)
 

@@ -28,16 +28,16 @@ def test_soft_scores_are_preferred_to_right_or_wrong_with_a_note():
             }
         )
     )
-    assert table.expert_names == ["m", "n", "o"]
+    assert table.experts == ["m", "n", "o"]
     np.testing.assert_array_equal(table.scores, [[0.5, 1, 0.25]])
-    assert "score__ is used instead of correct__ for m" in table.explanation
+    assert "score__ is used instead of correct__ for m" in table.layout
     assert table.columns.column_names == ["correct__m"]
 
 
 def test_named_scores_decide_otherwise():
     source = pa.table({"prompt": ["a"], "correct__m": [1], "score__m": [0.5], "cost__m": [2.0]})
     table = read_outcomes(source, scores="correct__*")
-    assert (table.form, table.expert_names) == ("wide", ["m"])
+    assert (table.form, table.experts) == ("wide", ["m"])
     np.testing.assert_array_equal(table.scores, [[1]])
     np.testing.assert_array_equal(table.prices, [[2]])
 
@@ -56,7 +56,7 @@ def test_other_columns_of_a_model_are_kept_with_a_note():
             }
         )
     )
-    assert "kept as plain columns: run__<model> (2), outchars__<model> (1)." in table.explanation
+    assert "kept as plain columns: run__<model> (2), outchars__<model> (1)." in table.layout
     assert table.prices is None
     assert table.columns.column_names == [
         "run__m/n",
@@ -87,7 +87,7 @@ def test_named_prices_take_the_place_of_the_usual_ones():
     )
     table = read_outcomes(source, prices="params__*")
     np.testing.assert_array_equal(table.prices, [[3, 7]])
-    assert "prices: params__m for m, params__n for n" in table.explanation
+    assert "prices: params__m for m, params__n for n" in table.layout
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_endings_may_differ_and_scores_go_first():
         }
     )
     table = read_outcomes(source)
-    assert table.expert_names == ["gpt-4.1", "x_y"]
+    assert table.experts == ["gpt-4.1", "x_y"]
     np.testing.assert_array_equal(table.scores, [[0.5, 1]])
     np.testing.assert_array_equal(table.prices, [[np.nan, 0.2]])
     np.testing.assert_array_equal(table.latencies, [[np.nan, 0.1]])
-    assert "gpt-4.1_correct" in table.explanation
+    assert "gpt-4.1_correct" in table.layout
     assert "total_cost" in table.columns.column_names
 
 
@@ -164,12 +164,12 @@ def test_endings_beside_columns_of_models_are_a_question():
     metrics = {"bleu_score": [0.5], "rouge_score": [0.25]}
     with pytest.raises(DataFileError, match="form='endings' or form='routellm'"):
         read_outcomes(pa.table(columns | metrics))
-    assert read_outcomes(pa.table(columns | metrics), form="routellm").expert_names == [
+    assert read_outcomes(pa.table(columns | metrics), form="routellm").experts == [
         "gpt",
         "llama",
     ]
     truths = {"prompt": ["a"], "gpt_correct": [True], "llama_correct": [False]}
-    assert read_outcomes(pa.table(truths)).expert_names == ["gpt", "llama"]
+    assert read_outcomes(pa.table(truths)).experts == ["gpt", "llama"]
 
 
 def test_a_flag_is_not_an_expert():
@@ -186,4 +186,4 @@ def test_a_score_with_another_ending_is_not_a_model():
         "y_correct": [0, 1],
         "toxicity_score": [0.1, 0.2],
     }
-    assert read_outcomes(pa.table(columns)).expert_names == ["x", "y"]
+    assert read_outcomes(pa.table(columns)).experts == ["x", "y"]

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import mild
 from answer_table_cases import NAMES, answer_columns, answer_table
-from mild.data import OutcomeTable
+from mild.data import Outcomes
 from mild.data.splits import Split
 from mild.errors import InvalidInputError
 from mild.evaluation import comparison
@@ -97,7 +97,7 @@ def test_without_answers_there_is_no_row_and_naming_it_is_refused() -> None:
     ) as error:
         mild.compare(table, methods=["cascade"], **OPTIONS)
     assert error.value.code == "invalid_cascade"
-    numbers = OutcomeTable.from_arrays(np.eye(60), 1 - table.scores)
+    numbers = Outcomes.from_arrays(np.eye(60), 1 - table.scores)
     with pytest.raises(InvalidInputError, match="methods needs a table with scores"):
         mild.compare(numbers, methods=["cascade"], n_splits=2)
 
@@ -123,7 +123,7 @@ def test_all_methods_are_those_that_the_table_allows(kind: str, monkeypatch) -> 
         # It is in a test row: nothing can be learned from it.
         answered = np.flatnonzero(table.answers.codes.max(axis=1) >= 0)
         test_rows = np.union1d(answered, np.arange(20))
-        split = Split(np.setdiff1d(np.arange(table.rows), test_rows), test_rows)
+        split = Split(np.setdiff1d(np.arange(len(table)), test_rows), test_rows)
         monkeypatch.setattr(comparison, "task_splits", lambda *_: [split])
     found = mild.compare(table, **OPTIONS)
     assert [row.key for row in found.rows] == ["constant", "ce"]

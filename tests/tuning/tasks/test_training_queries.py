@@ -45,4 +45,4 @@ def test_vectors_are_recognised_where_there_are_no_queries():
     del columns["prompt"]
     columns["embedding"] = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]]
     table = read_outcomes(pa.table(columns))
-    assert TrainingQueryIndex.of(table).overlap(table.take([0, 2]))["queries"] == 2
+    assert TrainingQueryIndex.of(table).overlap(table[[0, 2]])["queries"] == 2

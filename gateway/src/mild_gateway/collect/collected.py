@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mild.data import OutcomeTable, as_frame, html_table, read_outcomes
+from mild.data import Outcomes, as_frame, html_table, read_outcomes
 from mild.errors import count_noun
 from mild_gateway.collect.grading import Grades
 from mild_gateway.collect.ledger import Ledger
@@ -29,7 +29,7 @@ class Collected:
     like: Any = None  # the frame of the questions, if they were one
 
     @cached_property
-    def table(self) -> OutcomeTable:
+    def table(self) -> Outcomes:
         """The outcomes, ready for ``mild.tune``."""
         return read_outcomes(self._arrow())
 

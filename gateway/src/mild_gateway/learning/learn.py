@@ -22,7 +22,7 @@ from mild.artifact import (
     write_version,
 )
 from mild.core import BoolArray, FloatArray, IntArray, check_share, decimals, first_columns, invalid
-from mild.data import OutcomeTable, as_frame, frame_library, html_table, read_outcomes
+from mild.data import Outcomes, as_frame, frame_library, html_table, read_outcomes
 from mild.errors import check_arguments, count_noun
 from mild.evaluation import ENOUGH_CHANGED
 from mild.policies import tradeoff_of
@@ -171,7 +171,7 @@ def learn(
     weights = CostWeights.of(serving)
     costs = weights.costs(logged)
     logged = _leave_out(logged, np.isnan(costs), "without a price or latency", left_out)
-    if table is not None and not isinstance(table, OutcomeTable):
+    if table is not None and not isinstance(table, Outcomes):
         table = read_outcomes(table)
     if min_judged is None:
         min_judged = ENOUGH
