@@ -67,7 +67,7 @@ def outcomes(rows):
     """The table of these rows."""
     queries, vectors = [""] * len(rows.inputs), rows.inputs.astype(np.float32)
     known = (1 - rows.errors, rows.prices, rows.latencies, pa.table(rows.columns), vectors)
-    return mild.OutcomeTable(queries, list(rows.experts), *known)
+    return mild.Outcomes(queries, list(rows.experts), *known)
 
 
 def column(table, name):
@@ -77,7 +77,7 @@ def column(table, name):
 def fit(table, router, **settings):
     """The router that ``mild.fit`` makes, or that of an estimator which is fitted already."""
     if hasattr(router, "fit"):
-        return replace(as_router(router), expert_names=table.expert_names)
+        return replace(as_router(router), expert_names=table.experts)
     return mild.fit(table, router, **settings)
 
 
