@@ -86,8 +86,8 @@ class Promise(NamedTuple):
     """What a router at a target says of itself, beside the named expert's own."""
 
     router: mild.Router
-    kept: float | None
-    saved: float | None
+    kept: float
+    saved: float
 
 
 def tuned(frame: pd.DataFrame, query: str, cascade: bool) -> Any:
@@ -326,11 +326,17 @@ def collect(tasks: list[Task], folder: Path | None, out: Path, jobs: int) -> Non
     document = {
         "mild": mild.__version__,
         "environment": environment(),
-        "columns": COLUMNS,
+        "columns": list(COLUMNS),
         "records": [],
     }
     if out.exists():
-        document = json.loads(out.read_text(encoding="utf-8"))
+        recorded = json.loads(out.read_text(encoding="utf-8"))
+        for key in ("mild", "environment", "columns"):
+            if recorded[key] != document[key]:
+                raise SystemExit(
+                    f"{out} must hold records of {document[key]}; got {recorded[key]}. Name another --out."
+                )
+        document = recorded
     done = {Task(*(record[field] for field in Task._fields)) for record in document["records"]}
     left = [task for task in tasks if task not in done]
     written = time.monotonic()

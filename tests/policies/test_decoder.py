@@ -95,7 +95,7 @@ def test_agrees_with_the_public_functions():
     assert_array_equal(decoder.choose(scores), decide(scores, margins))
     assert_allclose(decoder.distribution(scores), stationary_distribution(scores, margins))
     by_argmax = Decoder(margins, "argmax", "logistic")
-    assert_array_equal(by_argmax.choose(scores), decide(scores, margins, rule="argmax"))
+    assert_array_equal(by_argmax.choose(scores), decide(scores, margins, decision="argmax"))
     assert_allclose(by_argmax.distribution(scores), stationary_distribution(scores, margins))
 
 

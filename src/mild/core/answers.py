@@ -508,9 +508,10 @@ def _folded(text: str) -> str:
 
 def _short_text(text: str) -> str:
     """Return a text in lower case, without punctuation around it; empty if it is punctuation only."""
-    if _is_blank(text):
+    folded = _folded(text)
+    if _is_blank(text) or _is_blank(folded):
         return ""
-    return " ".join(_folded(text).split()).strip(" .,:;!?\"'`()[]*") or text.strip()
+    return " ".join(folded.split()).strip(" .,:;!?\"'`()[]*") or text.strip()
 
 
 def _free_text(text: str) -> str:
