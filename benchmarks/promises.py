@@ -13,12 +13,14 @@ One ``tune`` is asked to keep .95 at probability .8, and ``with_target`` sets it
 ``next`` and accounted for here. A target that ``with_target`` refuses counts as asking the named expert
 about every query. Columns:
 
-met: share of the tables where the target was met on the judged rows; low, high: its 95 % interval (Wilson).
+met: share of the tables where the target was met on the judged rows, with its 95 % interval (Wilson; halves
+    of one table share rows, so that theirs is too narrow).
 kept, saved: share of the named expert's quality that is kept, and of its dollars that is saved.
-kept off, saved off: mean absolute difference of what was said and what came true.
-beyond coin: dollars saved, as a share of the named expert's, beyond the cheapest random mix of two single
-    experts of the same realised quality, chosen on the judged rows.
-beyond lines, beyond rules: the same beyond ``text_router_path`` and ``rules_path`` of
+kept_off, saved_off: mean absolute difference of what was said and what came true.
+beyond_coin: dollars saved, as a share of the named expert's, beyond the cheapest random mix of two single
+    experts of the same realised quality, chosen on the judged rows; where none reaches that quality, beyond
+    the best of them. With a 95 % interval of a bootstrap over the tables.
+beyond_lines, beyond_rules: the same beyond ``text_router_path`` and ``rules_path`` of
     ``benchmarks/forty_lines.py``.
 used: dollars as a share of the budget. refused: share of refused targets.
 
@@ -55,7 +57,6 @@ from benchmarks.measure import environment
 from benchmarks.worlds import WORLDS
 from mild.errors import InvalidInputError
 
-RESULTS = Path(__file__).parent.parent / "results"
 TABLES = (
     "bfcl_answers",
     "zeroeval_gsm8k_answers",
@@ -77,6 +78,8 @@ COLUMNS = (
     "limit", "probability", "refused", "met", "kept_said", "kept", "saved_said", "saved", "dollars",
     "beyond_coin", "beyond_lines", "beyond_rules",
 )  # fmt: skip
+BEYOND = ("beyond_coin", "beyond_lines", "beyond_rules")
+SHOWN = ("met", "kept", "kept_off", "saved", "saved_off", *BEYOND, "used", "refused")
 
 
 # How the library of the day is called; all that changes with it stands here.
@@ -188,11 +191,17 @@ class Peers(NamedTuple):
     lines: Any
     rules: Any  # None without cascades
 
-    def saved_beyond(self, quality: float, dollars: float, unit: float) -> list[float | None]:
+    def saved_beyond(self, quality: float, dollars: float, unit: float) -> dict[str, float | None]:
         """What is saved beyond each of them, in units."""
-        return [
-            None if path is None else (dollars_at(path, quality) - dollars) / unit for path in self
-        ]
+        return {
+            f"beyond_{name}": None if path is None else (dollars_at(path, quality) - dollars) / unit
+            for name, path in self._asdict().items()
+        }
+
+
+def rounded(value: float | None) -> float | None:
+    """Four digits behind the point are recorded."""
+    return None if value is None else round(float(value), 4)
 
 
 def judge(
@@ -224,13 +233,20 @@ def judge(
                     seen[key] = realised(promise.router, judged)
                 scores, dollars = seen[key]
             kept, paid = scores.mean() / own_quality.mean(), 1000 * dollars.mean()
-            entry = [limit, probability, int(promise is None)]
-            entry.append(int(paid <= limit + 1e-9 if budgets else kept >= limit - 1e-9))
-            entry += [None, kept, None, 1 - dollars.mean() / own_dollars.mean(), paid]
-            if promise is not None:
-                entry[4], entry[6] = promise.kept, promise.saved
-            entry += peers.saved_beyond(scores.mean(), dollars.mean(), own_dollars.mean())
-            targets.append([None if value is None else round(float(value), 4) for value in entry])
+            is_met = paid <= limit + 1e-9 if budgets else kept >= limit - 1e-9
+            entry = {
+                "limit": limit,
+                "probability": probability,
+                "refused": promise is None,
+                "met": is_met,
+                "kept_said": promise and promise.kept,
+                "kept": kept,
+                "saved_said": promise and promise.saved,
+                "saved": 1 - dollars.mean() / own_dollars.mean(),
+                "dollars": paid,
+                **peers.saved_beyond(scores.mean(), dollars.mean(), own_dollars.mean()),
+            }
+            targets.append([rounded(entry[name]) for name in COLUMNS])
     scores, dollars = realised(found.router, judged)
     as_many = slice(len(train))
     truths = (
@@ -268,9 +284,9 @@ def synthetic_tasks(n_tables: int) -> Iterator[Task]:
                 yield Task(name, size, world.has_answers, seed)
 
 
-def public_tasks(folder: Path, n_halves: int) -> Iterator[Task]:
-    """Halves of the public tables."""
-    for name in TABLES:
+def public_tasks(folder: Path, names: Sequence[str], n_halves: int) -> Iterator[Task]:
+    """Halves of public tables."""
+    for name in names:
         has_answers = any(column.startswith("answer__") for column in read_public(folder, name))
         for cascade in (False, True)[: 1 + has_answers]:
             for seed in range(n_halves):
@@ -361,97 +377,115 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def part_of(record: dict[str, Any]) -> tuple[str, int, bool]:
-    """The part of the figures that a record belongs to."""
-    return record["table"], record["rows"], record["cascade"]
+class Part(NamedTuple):
+    """Tables whose figures stand together."""
+
+    table: str
+    rows: int
+    cascade: bool
 
 
-def parts(document: dict[str, Any]) -> dict[tuple[str, int, bool], list[dict[str, Any]]]:
+def parts(document: dict[str, Any]) -> dict[Part, list[dict[str, Any]]]:
     """Records by part, in the order of worlds and tables."""
-    found: dict[tuple[str, int, bool], list[dict[str, Any]]] = {}
+    found: dict[Part, list[dict[str, Any]]] = {}
     order = [*WORLDS, *TABLES]
     for record in sorted(document["records"], key=lambda r: (order.index(r["table"]), r["rows"])):
-        found.setdefault(part_of(record), []).append(record)
+        part = Part(*(record[field] for field in Part._fields))
+        found.setdefault(part, []).append(record)
     return found
 
 
-def target_columns(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """The targets of all records, with the seed."""
-    return pd.concat(
-        [
-            pd.DataFrame(record["targets"], columns=list(COLUMNS), dtype=float).assign(
-                seed=record["seed"]
-            )
-            for record in records
-        ]
-    )
+def target_columns(document: dict[str, Any], part: Part) -> pd.DataFrame:
+    """The targets of one part: a row for each table and target."""
+    frames = []
+    for record in parts(document)[part]:
+        targets = pd.DataFrame(record["targets"], columns=document["columns"], dtype=float)
+        frames.append(targets.assign(seed=record["seed"]))
+    found = pd.concat(frames)
+    found["kept_off"] = (found["kept_said"] - found["kept"]).abs()
+    found["saved_off"] = (found["saved_said"] - found["saved"]).abs()
+    is_budget = bool(part.table in WORLDS and WORLDS[part.table].budgets)
+    found["used"] = found["dollars"] / found["limit"] if is_budget else np.nan
+    return found
 
 
-def figures(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """A row for each target."""
-    rows = []
-    for (limit, probability), part in target_columns(records).groupby(["limit", "probability"]):
-        low, high = wilson(part["met"].mean(), len(part))
-        rows.append(
-            {
-                "limit": limit,
-                "probability": probability,
-                "met": part["met"].mean(),
-                "low": low,
-                "high": high,
-                "kept": part["kept"].mean(),
-                "kept off": (part["kept_said"] - part["kept"]).abs().mean(),
-                "saved": part["saved"].mean(),
-                "saved off": (part["saved_said"] - part["saved"]).abs().mean(),
-                "beyond coin": part["beyond_coin"].mean(),
-                "beyond lines": part["beyond_lines"].mean(),
-                "beyond rules": part["beyond_rules"].mean(),
-                "used": (part["dollars"] / limit).mean() if limit > 1 else np.nan,
-                "refused": part["refused"].mean(),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def paired(ours: list[dict[str, Any]], former: list[dict[str, Any]]) -> pd.DataFrame:
-    """Differences to a former file on the same halves, with 95 % intervals of a bootstrap over halves."""
-    keys = ["seed", "limit", "probability"]
-    both = target_columns(ours).merge(target_columns(former), on=keys, suffixes=("", "_former"))
+def bootstrap(values: pd.Series) -> tuple[float, float]:
+    """95 % interval of a mean over tables."""
     rng = np.random.default_rng(0)
+    draws = rng.integers(len(values), size=(4000, len(values)))
+    low, high = np.percentile(values.to_numpy()[draws].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def figures(document: dict[str, Any], part: Part) -> pd.DataFrame:
+    """Means over the tables: a row for each target, with the ends of intervals."""
     rows = []
-    for (limit, probability), part in both.groupby(["limit", "probability"]):
-        row: dict[str, Any] = {"limit": limit, "probability": probability}
-        for column in ("met", "kept", "saved", "beyond_coin", "beyond_lines", "beyond_rules"):
-            differences = (part[column] - part[f"{column}_former"]).to_numpy()
-            draws = rng.integers(len(differences), size=(4000, len(differences)))
-            low, high = np.percentile(differences[draws].mean(axis=1), [2.5, 97.5])
-            row[column] = f"{differences.mean():+.3f} ({low:+.3f} to {high:+.3f})"
+    targets = target_columns(document, part)
+    for (limit, probability), tables in targets.groupby(["limit", "probability"]):
+        row = {"limit": limit, "probability": probability}
+        row |= {column: tables[column].mean() for column in SHOWN}
+        row["met_low"], row["met_high"] = wilson(row["met"], len(tables))
+        for column in BEYOND:
+            row[f"{column}_low"], row[f"{column}_high"] = bootstrap(tables[column])
         rows.append(row)
     return pd.DataFrame(rows)
 
 
+def differences(document: dict[str, Any], former: dict[str, Any], part: Part) -> pd.DataFrame:
+    """Figures minus those of a former file on the same tables, with 95 % intervals."""
+    keys = ["seed", "limit", "probability"]
+    now, before = target_columns(document, part), target_columns(former, part)
+    both = now.merge(before, on=keys, suffixes=("", "_former"))
+    rows = []
+    for (limit, probability), tables in both.groupby(["limit", "probability"]):
+        row: dict[str, Any] = {"limit": limit, "probability": probability}
+        for column in SHOWN:
+            change = tables[column] - tables[f"{column}_former"]
+            if change.notna().all():
+                row[column] = with_interval(change.mean(), *bootstrap(change))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def with_interval(mean: float, low: float, high: float) -> str:
+    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+
+
+def print_part(document: dict[str, Any], part: Part) -> None:
+    """The figures of one part as a table, and a sentence on intervals and time."""
+    records = parts(document)[part]
+    found = figures(document, part)
+    shown = found[["limit", "probability", *SHOWN]].copy()
+    shown["met"] = [
+        f"{row.met:.3f} ({row.met_low:.2f} to {row.met_high:.2f})" for row in found.itertuples()
+    ]
+    for column in BEYOND:
+        if found[column].notna().all():
+            ends = found[[column, f"{column}_low", f"{column}_high"]]
+            shown[column] = [with_interval(*row) for row in ends.itertuples(index=False)]
+    print(shown.dropna(axis=1, how="all").to_markdown(index=False, floatfmt=".3f"))
+    covered = np.mean([record["covered"] for record in records], axis=0)
+    cpu = [np.median([record[key] for record in records]) for key in ("cpu", "lines_cpu")]
+    print(
+        f"\n95 % intervals cover quality kept in {covered[0]:.1%}, dollars saved in {covered[1]:.1%}. "
+        f"CPU seconds, median: tune {cpu[0]:.2f}, forty lines {cpu[1]:.2f}.\n"
+    )
+
+
 def show(document: dict[str, Any], former: dict[str, Any] | None) -> None:
-    """Print the figures."""
+    """Print the figures, beside those of a former file."""
     print(f"mild {document['mild']}; {document['environment']}\n")
-    before = parts(former) if former else {}
+    known_before = parts(former) if former else {}
     for part, records in parts(document).items():
-        name, rows, cascade = part
-        title = f"{name}, {rows} rows" if rows else name
-        print(f"## {title}{', cascades' if cascade else ''}: {len(records)} tables\n")
-        known = figures(records).dropna(axis=1, how="all")
-        print(known.to_markdown(index=False, floatfmt=".3f"))
-        covered = np.mean([record["covered"] for record in records], axis=0)
-        cpu = [np.median([record[key] for record in records]) for key in ("cpu", "lines_cpu")]
-        print(
-            f"\n95 % intervals cover quality kept in {covered[0]:.1%}, dollars saved in {covered[1]:.1%}. "
-            f"CPU seconds, median: tune {cpu[0]:.2f}, forty lines {cpu[1]:.2f}.\n"
-        )
-        if part in before:
-            earlier = figures(before[part]).dropna(axis=1, how="all")
-            print(f"mild {former['mild']}:\n")
-            print(earlier.to_markdown(index=False, floatfmt=".3f"))
-            print("\nDifference, with its 95 % interval:\n")
-            print(paired(records, before[part]).to_markdown(index=False, floatfmt=".3g"), "\n")
+        title = WORLDS[part.table].title if part.table in WORLDS else part.table
+        rows = f", {part.rows} rows" if part.rows else ""
+        print(f"## {title}{rows}{', cascades' if part.cascade else ''}: {len(records)} tables\n")
+        print_part(document, part)
+        if former and part in known_before:
+            print(f"mild {former['mild']}; {former['environment']}\n")
+            print_part(former, part)
+            print("Difference, with its 95 % interval:\n")
+            print(differences(document, former, part).to_markdown(index=False), "\n")
 
 
 def main() -> None:
@@ -465,17 +499,19 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the public tables are")
     parser.add_argument("--only", choices=[*WORLDS, *TABLES], help="one world or table")
     parser.add_argument("--jobs", type=int, default=-1, help="tables at a time")
-    parser.add_argument("--out", type=Path, default=RESULTS / f"promises-{mild.__version__}.json")
+    parser.add_argument("--out", type=Path, default=Path("promises.json"), help="records")
     asked = parser.parse_args()
     if asked.command == "show":
         files = [asked.file, asked.former] if asked.former else [asked.file]
         document, *former = (json.loads(file.read_text(encoding="utf-8")) for file in files)
         show(document, *former or [None])
         return
-    tasks = list(synthetic_tasks(asked.tables))
+    if asked.only in TABLES and asked.folder is None:
+        parser.error(f"--only {asked.only} needs --folder, where the public tables are")
+    tasks = [task for task in synthetic_tasks(asked.tables) if asked.only in (None, task.table)]
     if asked.folder is not None:
-        tasks += public_tasks(asked.folder, asked.halves)
-    tasks = [task for task in tasks if asked.only in (None, task.table)]
+        names = [name for name in TABLES if asked.only in (None, name)]
+        tasks += public_tasks(asked.folder, names, asked.halves)
     collect(tasks, asked.folder, asked.out, asked.jobs)
     show(json.loads(asked.out.read_text(encoding="utf-8")), None)
 

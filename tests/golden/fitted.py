@@ -144,24 +144,26 @@ def classes(rows):
     return y, np.where(rows.errors < 0.5, y[:, None], (y[:, None] + 1) % 4)
 
 
-def deferral(n_experts=3, gaps=False, **settings):
-    """A linear classifier of four classes, and whom it asks."""
+def deferral(n_experts=3, features=(0, 1, 2, 3), gaps=False, **settings):
+    """A linear classifier of four classes that sees some of the features, and whom it asks."""
+    features = list(features)
     train, test = tables.vectors()
     y, answers = classes(train)
     if gaps:
         answers = np.where(np.isnan(tables.with_gaps(train).errors), np.nan, answers)
     classifier = call("deferral.DeferralClassifier", device="cpu", random_state=0, **settings)
-    classifier.fit(train.inputs, y, answers[:, :n_experts])
+    classifier.fit(train.inputs[:, features], y, answers[:, :n_experts])
     y, answers = classes(test)
-    accuracy = classifier.system_score(test.inputs, y, experts=answers[:, :n_experts])
+    inputs = test.inputs[:, features]
+    accuracy = classifier.system_score(inputs, y, experts=answers[:, :n_experts])
     return {
         "rows": {
-            "class": classifier.predict(test.inputs),
-            "deferred to": classifier.defer(test.inputs),
+            "class": classifier.predict(inputs),
+            "deferred to": classifier.defer(inputs),
         },
         "means": {
             "accuracy": accuracy,
-            "margin": classifier.deferral_margin(test.inputs).mean(),
+            "margin": classifier.deferral_margin(inputs).mean(),
         },
     }
 
@@ -211,7 +213,7 @@ LINEAR = {
     "mild, argmax": {"decision": "argmax"},
     "mild, uniform margins": {"margins": "uniform"},
     "mild, given margins": {"margins": (1.5, 0.4, 1.1)},
-    "mild, given margins, argmax": {"margins": (1.5, 0.4, 1.1), "decision": "argmax"},
+    "mild, given margins, argmax": {"margins": (1.1, 0.9, 1.0), "decision": "argmax"},
     "mild, complement": {"rewards": "complement"},
     "mild, contrast": {"rewards": "contrast"},
     "mild, baseline": {"rewards": "baseline", "strength": 0.25},
@@ -250,6 +252,9 @@ COST_SENSITIVE = {
     "log_sum": {"reduction": "log_sum"},
     "given margins": {"reduction": "sum", "margins": (1.5, 0.4, 1.1)},
 }
+# Without the feature that tells even classes from odd ones, it pays to ask the one expert; without the
+# penalty the scores grow too large to be held to 0.002.
+ONE_EXPERT = {"n_experts": 1, "features": (0, 2, 3), "weight_decay": 0.001}
 DEFERRAL = {
     "cross_entropy": {},
     "ova": {},
@@ -258,9 +263,9 @@ DEFERRAL = {
     "comp_sum": {"expert_costs": 0.1},
     "mild": {"expert_costs": 0.1},
     "picce": {},
-    "realizable": {"n_experts": 1},
-    "asymmetric_softmax": {"n_experts": 1},
-    "rl2d": {"n_experts": 1},
+    "realizable": ONE_EXPERT,
+    "asymmetric_softmax": ONE_EXPERT,
+    "rl2d": ONE_EXPERT,
     "confidence": {},
     "compare_confidence": {},
 }
