@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,7 @@ def write_config(
 ) -> None:
     """``mild.toml`` of a gateway that keeps texts; without ``database``, SQLite in the folder.
 
-    An expert has ``base_url``, ``model``, ``api``, and dollars per million tokens, ``price_in`` and
-    ``price_out``.
+    ``expert`` makes the settings of an expert.
     """
     lines = [f'router = "{ROUTER}"']
     if database is not None:
@@ -53,12 +52,55 @@ def write_config(
     path.chmod(0o600)
 
 
+def expert(url: str, model: str, price: float) -> dict[str, Any]:
+    """Settings of an expert; the price is in dollars per million tokens."""
+    return {"base_url": url, "model": model, "price_in": price, "price_out": price}
+
+
+# Tables of outcomes, and scores for ``import_scores``.
+
+QUERY = "query"
+
+
+def outcome_columns(
+    name: str, scores: Sequence[float], dollars: Sequence[float], answers: Sequence[str]
+) -> dict[str, Sequence[Any]]:
+    """Columns of an expert: the score, the price and the text of each of its answers."""
+    return {f"score__{name}": scores, f"cost__{name}": dollars, f"answer__{name}": answers}
+
+
+def scores_file(scores: Iterable[tuple[str, float]]) -> str:
+    """A CSV file of the scores of answers, by the ids of their requests."""
+    lines = [f"{request_id},{score}" for request_id, score in scores]
+    return "\n".join(["request_id,score", *lines])
+
+
 # Commands. Those with figures print them as JSON.
 
 
-def tune(table: str, out: str, *options: str, price_weight: float | None = None) -> list[str]:
-    words = ["tune", table, "--out", out, "--overwrite", "--json", *options]
-    return words if price_weight is None else [*words, "--price-weight", str(price_weight)]
+def describe(table: str) -> list[str]:
+    return ["data", "describe", table, "--json"]
+
+
+def convert(table: str, out: str) -> list[str]:
+    """Write a table in the format in which files can be joined."""
+    return ["data", "convert", table, out]
+
+
+def tune(
+    table: str,
+    out: str,
+    *,
+    price_weight: float | None = None,
+    keep_quality: float | None = None,
+    cascade: bool = False,
+) -> list[str]:
+    words = ["tune", table, "--out", out, "--overwrite", "--json"]
+    if price_weight is not None:
+        words += ["--price-weight", str(price_weight)]
+    if keep_quality is not None:
+        words += ["--keep-quality", str(keep_quality)]
+    return [*words, "--cascade"] if cascade else words
 
 
 def fit(table: str, out: str, router: str, price_weight: float) -> list[str]:
@@ -105,10 +147,10 @@ def import_scores(file: str) -> list[str]:
     return ["feedback", "import", file, "--ledger", CONFIG, "--rate", "1", "--json"]
 
 
-def learn(table: str, *options: str) -> list[str]:
+def learn(table: str, *, dry_run: bool = False) -> list[str]:
     """Learn from the scores of clients, too, and be judged by them."""
     words = ["learn", ROUTER, "--ledger", CONFIG, "--table", table, "--trust-feedback", "--json"]
-    return [*words, *options]
+    return [*words, "--dry-run"] if dry_run else words
 
 
 def versions() -> list[str]:
@@ -128,6 +170,11 @@ FEEDBACK = "/v1/feedback"
 STATUS = "/status.json"
 
 
+def said(document: Mapping[str, Any]) -> str:
+    """The text of an answer to a chat request."""
+    return document["choices"][0]["message"]["content"]
+
+
 def feedback(request_id: str, score: float) -> dict[str, Any]:
     """The body of feedback on an answer."""
     return {"request_id": request_id, "score": score}
@@ -139,6 +186,21 @@ def serving_routers(status: Mapping[str, Any]) -> set[str]:
 
 
 # What commands print as JSON.
+
+
+@dataclass
+class Described:
+    """What ``describe`` tells of a table: rows, and of each expert answers, mean score and mean price."""
+
+    rows: int
+    experts: dict[str, tuple[int, float, float]]
+
+
+def read_described(figures: Mapping[str, Any]) -> Described:
+    experts = {}
+    for entry in figures["experts"]:
+        experts[entry["name"]] = (entry["asked"], entry["accuracy"], entry["mean_price"])
+    return Described(figures["rows"], experts)
 
 
 @dataclass

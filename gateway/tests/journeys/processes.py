@@ -80,7 +80,7 @@ class Gateway:
 
 @contextmanager
 def served(folder: Path) -> Iterator[Gateway]:
-    """The gateway of a folder; what it prints is in ``serve.log`` there."""
+    """The gateway of a folder, stopped at the end; what it prints is in ``serve.log`` there."""
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(
             [MILD, *adapter.serve()], cwd=folder, env=environment(), stdout=log, stderr=log
@@ -94,9 +94,12 @@ def served(folder: Path) -> Iterator[Gateway]:
 
         yield Gateway(process, f"http://127.0.0.1:{wait_until(port)}")
     finally:
-        if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
             process.kill()
-        process.wait(PATIENCE)
+            process.wait(PATIENCE)
 
 
 @dataclass

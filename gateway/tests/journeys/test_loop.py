@@ -9,7 +9,6 @@ import math
 from collections import Counter
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -41,15 +40,6 @@ ROUTED = {"plus": 75, "river": 150, "primes": 75}
 LATER = {"plus": 50, "river": 900, "primes": 50}
 # Standard deviations that a figure may be off: less often than once in 10^8 runs.
 FAR = 6.0
-
-
-def outcomes_of_rows(rows):
-    """The same of an export: of each question, one answer is known."""
-    columns = {"query": [row.text for row in rows]}
-    for name in DOLLARS:
-        columns[f"score__{name}"] = [row.score if row.expert == name else None for row in rows]
-        columns[f"cost__{name}"] = [row.price if row.expert == name else None for row in rows]
-    return pa.table(columns)
 
 
 def route(folder, router, asked):
@@ -85,6 +75,17 @@ def check_draws(rows):
         sum(row.chosen == row.preferred for row in rows),
         [row.draws[row.preferred] for row in rows],
     )
+
+
+def check_described(described, rows):
+    """A table has all rows of a ledger: of each question, one answer is known."""
+    assert described.rows == len(rows)
+    assert set(described.experts) == set(DOLLARS)
+    for name, (n_answers, score, dollars) in described.experts.items():
+        scores = [row.score for row in rows if row.expert == name]
+        assert n_answers == len(scores)
+        assert score == pytest.approx(np.mean(scores))
+        assert dollars == pytest.approx(DOLLARS[name])
 
 
 def check_replay(replayed, new, rows):
@@ -151,6 +152,9 @@ def test_a_router_is_tuned_and_served_and_learns_from_feedback(place, request, t
             assert [row.price for row in rows] == pytest.approx(
                 [DOLLARS[row.expert] for row in rows]
             )
+            for file in ("week.parquet", "week.csv"):
+                described = adapter.read_described(mild(tmp_path, adapter.describe(file)).figures)
+                check_described(described, rows)
             check_draws(rows)
             # The router has understood the table, and the scores tell what has changed.
             assert np.mean([row.preferred == BEST[kind_of(row.text)] for row in rows]) > 0.8
@@ -164,9 +168,12 @@ def test_a_router_is_tuned_and_served_and_learns_from_feedback(place, request, t
                 assert_near(sum(scores), [right] * len(scores))
 
             # A router that is tuned on old and new rows, judged by the requests before it serves.
-            joined = pa.concat_tables([table, outcomes_of_rows(rows)], promote_options="permissive")
-            pq.write_table(joined, tmp_path / "joined.parquet")
-            mild(tmp_path, adapter.tune("joined.parquet", "anew", price_weight=PRICE_WEIGHT))
+            (tmp_path / "joined").mkdir()
+            for file in ("log.parquet", "week.parquet"):
+                mild(tmp_path, adapter.convert(file, f"joined/{file}"))
+            described = adapter.read_described(mild(tmp_path, adapter.describe("joined")).figures)
+            assert described.rows == len(table) + len(rows)
+            mild(tmp_path, adapter.tune("joined", "anew", price_weight=PRICE_WEIGHT))
             new = route(tmp_path, "anew", [row.text for row in rows])
             for_rivers = [name for name, row in zip(new, rows, strict=True) if "river" in row.text]
             assert for_rivers.count("large") > 0.8 * len(for_rivers)
@@ -184,8 +191,8 @@ def test_a_router_is_tuned_and_served_and_learns_from_feedback(place, request, t
 
             # A router that has learned from both is judged by what comes later.
             answered = ask(gateway, later)
-            lines = [f"{request_id},{score}" for request_id, _, score in answered]
-            (tmp_path / "scores.csv").write_text("\n".join(["request_id,score", *lines]))
+            scores = [(request_id, score) for request_id, _, score in answered]
+            (tmp_path / "scores.csv").write_text(adapter.scores_file(scores))
             n_requests = len(asked) + len(later)
             wait_until(
                 lambda: (

@@ -26,13 +26,17 @@ from waiting import wait_until
 pytestmark = pytest.mark.slow
 
 TABLE = "log.parquet"
+# ``learn`` runs in earnest for these, and only judges for the others.
+IN_EARNEST = ("tuned to a price weight", "tuned to a target")
 # For each kind of router.
 ROUTED = {"plus": 20, "river": 20, "primes": 20}
 ROUTERS = {
     "tuned to a price weight": adapter.tune(TABLE, adapter.ROUTER, price_weight=PRICE_WEIGHT),
-    "tuned to a target": adapter.tune(TABLE, adapter.ROUTER, "--keep-quality", "0.95"),
-    "cascade": adapter.tune(TABLE, adapter.ROUTER, "--cascade", price_weight=2),
+    "tuned to a target": adapter.tune(TABLE, adapter.ROUTER, keep_quality=0.95),
+    "cascade": adapter.tune(TABLE, adapter.ROUTER, price_weight=2, cascade=True),
     "linear": adapter.fit(TABLE, adapter.ROUTER, "linear", PRICE_WEIGHT),
+    "ridge": adapter.fit(TABLE, adapter.ROUTER, "ridge", PRICE_WEIGHT),
+    "priced": adapter.fit(TABLE, adapter.ROUTER, "priced", PRICE_WEIGHT),
     "nearest neighbours": adapter.fit(TABLE, adapter.ROUTER, "knn", PRICE_WEIGHT),
     "constant": adapter.fit(TABLE, adapter.ROUTER, "constant", PRICE_WEIGHT),
     "neural": adapter.fit(TABLE, adapter.ROUTER, "neural", PRICE_WEIGHT),
@@ -65,14 +69,16 @@ def test_routers_of_every_kind_are_served_learned_from_and_exported(tmp_path):
                 send_feedback(gateway, ask(gateway, asked))
                 n_calls = len(models.received()) - n_before
                 assert (n_calls > n_routed) == (name == "cascade")
-                words = adapter.learn(TABLE, "--dry-run")
-                learned = adapter.read_learned(
-                    mild(tmp_path, words, (0, *adapter.NOT_PROMOTED)).figures
-                )
+                words = adapter.learn(TABLE, dry_run=name not in IN_EARNEST)
+                learned = adapter.read_learned(mild(tmp_path, words, adapter.NOT_PROMOTED).figures)
+                # So few judge that it cannot be promoted.
+                assert not learned.promoted
+                assert gateway.routers == serving
                 assert learned.n_answers == n_routers * n_routed
                 # At most the newer half judges: of a cascade, only answers that chance has picked.
                 assert 0 < learned.n_judged <= n_routed / 2
                 assert math.isfinite(learned.gain)
+            assert gateway.stop() == 0
         for file in ("all.jsonl", "all.parquet"):
             mild(tmp_path, adapter.export_ledger(file))
             rows = adapter.read_rows(tmp_path / file)

@@ -50,23 +50,24 @@ def kind_of(question):
 
 def outcomes(rng, asked):
     """A table of what each expert answers: a row per question."""
-    columns = {"query": list(asked)}
+    columns = {adapter.QUERY: list(asked)}
     for name, dollars in DOLLARS.items():
         shares = np.array([RIGHT[kind_of(question)][name] for question in asked])
         is_right = rng.random(len(asked)) < shares
-        columns[f"score__{name}"] = is_right.astype(float)
-        columns[f"cost__{name}"] = np.full(len(asked), dollars)
-        columns[f"answer__{name}"] = np.where(is_right, list(asked.values()), WRONG[name])
+        columns |= adapter.outcome_columns(
+            name,
+            scores=is_right.astype(float),
+            dollars=np.full(len(asked), dollars),
+            answers=np.where(is_right, list(asked.values()), WRONG[name]),
+        )
     return pa.table(columns)
 
 
 def experts_of(models):
     """The experts as a gateway's settings name them."""
-    experts = {}
-    for name, price in PRICES.items():
-        prices = {"price_in": price, "price_out": price}
-        experts[name] = {"base_url": models.url, "model": f"{name}-model", **prices}
-    return experts
+    return {
+        name: adapter.expert(models.url, f"{name}-model", price) for name, price in PRICES.items()
+    }
 
 
 def set_knowledge(models, right=RIGHT):
@@ -87,7 +88,7 @@ def ask(gateway, asked):
     answered = []
     for answer, right in zip(answers, asked.values(), strict=True):
         assert answer.status == 200, answer
-        score = float(answer.document["choices"][0]["message"]["content"] == right)
+        score = float(adapter.said(answer.document) == right)
         answered.append((answer.headers[adapter.REQUEST_ID], answer.headers[adapter.EXPERT], score))
     return answered
 
