@@ -11,7 +11,7 @@ import pytest
 import mild
 from mild.data import Outcomes, read_part
 from mild.datasets import load_outcomes
-from mild.errors import MildError
+from mild.errors import InvalidInputError, MildError
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 COSTS = np.stack([X[:, 0] > 0, X[:, 0] < 0], axis=1).astype(float)
@@ -207,3 +207,10 @@ def test_names_are_a_list(router, tmp_path):
     code = code_of(mild.save, router, tmp_path / "router", expert_names="abc")
     assert code == "invalid_expert_names"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_is_no_array():
+    router = mild.LinearRouter().fit(X, COSTS)
+    for action in (lambda: router.predict(NUMBERS), lambda: router.fit(X, NUMBERS)):
+        with pytest.raises(InvalidInputError):
+            action()

@@ -203,6 +203,12 @@ class Outcomes:
     # Python and numpy would otherwise iterate by table[0], table[1], ..., and rows are no items.
     __iter__ = None
 
+    def __array__(self, *_: Any, **__: Any) -> FloatArray:
+        raise InvalidInputError(
+            "a table of outcomes is no array; got an Outcomes. Pass arrays, such as its vectors and "
+            "its costs()."
+        )
+
     @property
     def asked(self) -> BoolArray:
         """Mask (n_queries, n_experts) of the outcomes that exist: whether each expert was asked."""
