@@ -387,6 +387,7 @@ def named_model(expert: str, model: str) -> str:
 
 
 def error_code(document: Mapping[str, Any]) -> str:
+    """The code of a request that was refused."""
     return document["error"]["code"]
 
 
@@ -523,3 +524,223 @@ def read_page(status: Mapping[str, Any]) -> OnPage:
         spent={line["name"]: line["dollars"] for line in status["experts"]},
         newest={line["request_id"]: line["expert"] for line in status["last"]},
     )
+
+
+# Keys, budgets and operations.
+
+
+def settings(
+    experts: Mapping[str, Mapping[str, Any]], database: str | None = None, **tables: Any
+) -> dict[str, Any]:
+    """Settings by table, such as ``access={"budget_day": 5}``, for ``write_settings``."""
+    given: dict[str, Any] = {"router": ROUTER, **tables}
+    if database is not None:
+        given["store"] = database
+    # Nobody watches the health of these gateways.
+    given["limits"] = {"accept_after_sigterm_seconds": 0, **tables.get("limits", {})}
+    given["experts"] = {name: dict(expert) for name, expert in experts.items()}
+    return given
+
+
+def write_settings(folder: Path, given: Mapping[str, Any]) -> None:
+    """``mild.toml`` of these settings."""
+    path = folder / CONFIG
+    path.write_text("\n".join(_toml(given)) + "\n", encoding="utf-8")
+    path.chmod(0o600)
+
+
+def _toml(table: Mapping[str, Any], name: str = "") -> list[str]:
+    """Lines of a table and the tables in it."""
+    lines = [f"[{name}]"] if name else []
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    # A value of JSON is one of TOML.
+    lines += [f"{key} = {json.dumps(value)}" for key, value in table.items() if key not in inner]
+    for key, value in inner.items():
+        lines += _toml(value, f"{name}.{key}".lstrip("."))
+    return lines
+
+
+def limited_expert(
+    url: str, model: str, prices: tuple[float, float], max_output: int
+) -> dict[str, Any]:
+    """Settings of an expert with prices of a million tokens in and out, and its longest answer."""
+    return {
+        "base_url": url,
+        "model": model,
+        "price_in": prices[0],
+        "price_out": prices[1],
+        "max_tokens": max_output,
+    }
+
+
+def key_from_variable(variable: str) -> dict[str, str]:
+    """Settings of an expert whose key is in a variable of the environment."""
+    return {"api_key_env": variable}
+
+
+def serve_workers(workers: int) -> list[str]:
+    return [*serve(), "--workers", str(workers)]
+
+
+def add_key(name: str, *, admin: bool = False, **limits: float) -> list[str]:
+    """Make a key; the limits are ``budget_day`` and ``requests_per_minute``."""
+    words = ["keys", "add", name, *_limits(limits), "--json"]
+    return [*words, "--admin"] if admin else words
+
+
+def change_key(name: str, **limits: float | str) -> list[str]:
+    """Change limits of a key; "none" takes one away."""
+    return ["keys", "change", name, *_limits(limits), "--json"]
+
+
+def _limits(limits: Mapping[str, float | str]) -> list[str]:
+    words = []
+    for limit, value in limits.items():
+        words += [f"--{limit.replace('_', '-')}", str(value)]
+    return words
+
+
+def revoke_key(name: str) -> list[str]:
+    return ["keys", "revoke", name, "--json"]
+
+
+def list_keys() -> list[str]:
+    return ["keys", "list", "--json"]
+
+
+@dataclass
+class Key:
+    """What ``list_keys`` tells of a key: dollars of the day, its budget, and whether it was revoked."""
+
+    spent: float
+    budget: float | None
+    revoked: bool
+
+
+def read_keys(figures: Mapping[str, Any]) -> dict[str, Key]:
+    return {
+        key["name"]: Key(key["spent_day"], key["budget_day"], key["revoked"])
+        for key in figures["keys"]
+    }
+
+
+#: Key of the dollars of all keys together among those of ``spent_dollars``.
+ALL_KEYS = "all"
+
+
+def spent_dollars(metrics: str) -> dict[str, float]:
+    """Dollars that were spent today by each key, and by all of them, as the metrics say."""
+    found = re.findall(
+        r'^mild_spent_dollars{key="(.*)",period="day"} (\S+)$', metrics, re.MULTILINE
+    )
+    return {key: float(dollars) for key, dollars in found}
+
+
+def has_trouble(status: Mapping[str, Any]) -> bool:
+    """Whether something needs care, such as a router that was refused."""
+    return bool(status["troubles"])
+
+
+def damage_router(folder: Path) -> None:
+    """Cut the numbers of a saved router short."""
+    for file in folder.rglob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-1])
+
+
+#: Seconds before a ``kill -9`` whose rows may be missing from the ledger.
+ROWS_LOST_BY_A_KILL = 0.0
+
+
+@dataclass
+class Charge:
+    """What a row of an export says of the money."""
+
+    request_id: str
+    key: str
+    expert: str | None
+    outcome: str
+    dollars: float
+    tokens: tuple[int | None, int | None]  # in and out
+
+
+def read_charges(path: Path) -> list[Charge]:
+    """The rows of an export as JSON lines."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        Charge(
+            request_id=row["request_id"],
+            key=row["key"],
+            expert=row["expert"],
+            outcome=row["outcome"],
+            dollars=row["price"] or 0.0,
+            tokens=(row["tokens_in"], row["tokens_out"]),
+        )
+        for row in rows
+    ]
+
+
+# Collecting outcomes.
+
+_EXPERTS = "experts.toml"
+
+
+def write_collected_experts(folder: Path, experts: Mapping[str, Mapping[str, Any]]) -> None:
+    """The file in which ``collect`` finds the experts."""
+    lines = _toml({"experts": experts})
+    (folder / _EXPERTS).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def collect(
+    questions: str, out: str, *, max_spend: float | None = None, dry_run: bool = False
+) -> list[str]:
+    words = ["collect", questions, _EXPERTS, "--out", out, "--json"]
+    if max_spend is not None:
+        words += ["--max-spend", str(max_spend)]
+    return [*words, "--dry-run"] if dry_run else words
+
+
+def read_to_ask(figures: Mapping[str, Any]) -> dict[str, int]:
+    """By a dry run, the questions that each expert would be asked."""
+    return {name: plan["to_ask"] for name, plan in figures["experts"].items()}
+
+
+@dataclass
+class Collected:
+    """What ``collect`` tells of an expert: answers of this run, all answers, dollars, mean score."""
+
+    asked: int
+    answered: int
+    dollars: float
+    score: float | None
+
+
+def read_collected(figures: Mapping[str, Any]) -> dict[str, Collected]:
+    return {
+        name: Collected(run["asked"], run["answered"], run["spent"], run["accuracy"])
+        for name, run in figures["experts"].items()
+    }
+
+
+def read_collected_table(path: Path) -> dict[str, dict[str, tuple[Any, Any, Any]]]:
+    """By question and expert: the score, the price and the text of the answer; None where it has none."""
+    table: dict[str, dict[str, tuple[Any, Any, Any]]] = {}
+    for row in pq.read_table(path).to_pylist():
+        names = [column.removeprefix("cost__") for column in row if column.startswith("cost__")]
+        table[row[QUERY]] = {
+            name: (row[f"correct__{name}"], row[f"cost__{name}"], row[f"answer__{name}"])
+            for name in names
+        }
+    return table
+
+
+# What commands say of a ledger without rows.
+
+
+def read_replayed_rows(figures: Mapping[str, Any]) -> int:
+    """How many requests ``replay`` has found."""
+    return figures["rows"]
+
+
+def read_imported(figures: Mapping[str, Any]) -> tuple[int, int]:
+    """How many scores ``import_scores`` has written, and how many are of requests that it does not know."""
+    return figures["written"], figures["unknown"]
