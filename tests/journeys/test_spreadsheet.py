@@ -21,6 +21,8 @@ from journeys.commands import mild as run_mild
 from journeys.commands import mild_here, process
 from journeys.world import EXPERTS, by_name, chosen_cells, flat, log, matrix, take, without
 
+pytestmark = pytest.mark.slow
+
 KEEP = 0.95
 PROBABILITY = 0.8
 N_TRAIN, N_TEST, N_NEW = 500, 400, 60
@@ -36,8 +38,6 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 import mild
-
-pytestmark = pytest.mark.slow
 router = mild.load(sys.argv[1])
 print(json.dumps(router.route(json.load(sys.stdin))))
 """
