@@ -7,6 +7,7 @@ the same name here wherever mild writes it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +23,11 @@ Interval = tuple[float, float, float]
 
 
 def describe(table: str, *more: str) -> list[str]:
-    return ["data", "describe", table, *more]
+    return ["describe", table, *more]
 
 
 def convert(table: str, out: str, *more: str) -> list[str]:
-    return ["data", "convert", table, out, *more]
+    return ["convert", table, out, *more]
 
 
 def tune(table: str, out: str, *more: str) -> list[str]:
@@ -38,7 +39,7 @@ def fit(table: str, out: str, router: str, *more: str) -> list[str]:
 
 
 def evaluate(router: str, table: str, *more: str) -> list[str]:
-    return ["evaluate", table, "--router", router, *more]
+    return ["evaluate", router, table, *more]
 
 
 def report(router: str, table: str, out: str, *more: str) -> list[str]:
@@ -49,7 +50,7 @@ def report(router: str, table: str, out: str, *more: str) -> list[str]:
 def compare(table: str, methods: Sequence[str], *more: str) -> list[str]:
     words = ["compare", table]
     for method in methods:
-        words += ["--method", method]
+        words += ["--methods", method]
     return [*words, *more]
 
 
@@ -70,25 +71,35 @@ def beta(costs: Mapping[str, float]) -> list[str]:
     return ["--beta", ",".join(f"{name}={cost}" for name, cost in costs.items())]
 
 
-GROUPS = "--group"
+GROUPS = "--groups"
 QUERY = "--query"
-N_SPLITS = "--splits"
-RANDOM_STATE = "--seed"
-MAX_EVIDENCE = "--most"
+N_SPLITS = "--n-splits"
+RANDOM_STATE = "--random-state"
+MAX_EVIDENCE = "--max-evidence"
 #: Names that commands and options once had are not known.
-MISUSED: dict[str, list[str]] = {}
+MISUSED = {
+    "data describe": ["data", "describe", "log.csv"],
+    "data convert": ["data", "convert", "log.csv", "new.csv"],
+    "evaluate --router": ["evaluate", "test.csv", "--router", "router"],
+    "--group": tune("log.csv", "new", "--group", "kind"),
+    "--seed": tune("log.csv", "new", "--seed", "1"),
+    "--jobs": tune("log.csv", "new", "--jobs", "1"),
+    "--splits": compare("log.csv", [], "--splits", "2"),
+    "--method": compare("log.csv", [], "--method", "ridge"),
+    "--most": explain("router", "Why?", "--most", "3"),
+}
 
 
 # What commands print as JSON: the names at the top.
 
 KEYS = {
     "describe": {
-        *("file", "fingerprint", "cost", "rows", "form", "explanation", "experts", "compared"),
+        *("file", "fingerprint", "cost", "rows", "form", "layout", "experts", "compared"),
         *("oracle", "best_constant", "headroom", "all_right", "all_wrong", "some_right"),
         *("imbalance", "answers", "soft_scores", "findings", "prices_unused"),
     },
     "convert": {
-        *("file", "out", "rows", "experts", "form", "explanation", "findings", "fingerprint"),
+        *("file", "out", "rows", "experts", "form", "layout", "findings", "fingerprint"),
     },
     "tune": {
         *("router", "text", "cost", "best_family", "best_params", "interrupted"),
@@ -154,7 +165,7 @@ REFUSALS: dict[str, tuple[type[Exception], str]] = {
     "a cost of an unknown expert": (errors.InvalidInputError, "invalid_beta"),
     "no such column of groups": (errors.DataFileError, "invalid_groups"),
     "an unknown kind of router": (errors.InvalidInputError, "invalid_router"),
-    "an unknown method": (errors.InvalidInputError, "invalid_method"),
+    "an unknown method": (errors.InvalidInputError, "invalid_methods"),
     "no such router": (errors.RouterFileError, "invalid_router_file"),
     "a damaged router": (errors.RouterFileError, "invalid_router_file"),
     "a router that is cut off": (errors.RouterFileError, "invalid_router_file"),
@@ -296,11 +307,44 @@ def read_judged(figures: Mapping[str, Any]) -> Judged:
     return judged
 
 
-def shown_figures(judged: Judged, target: Target) -> list[str]:
-    """Figures as a report writes them."""
-    shares = [judged.quality[None], judged.quality["perfect"], *target.kept, *target.saved]
-    dollars = [judged.dollars[None], judged.dollars[target.reference]]
-    return [f"{100 * share:.1f}" for share in shares] + [f"${each:.2f}" for each in dollars]
+def read_page(rows: Sequence[Sequence[str]], items: Sequence[str]) -> dict[str, float]:
+    """Figures of a report, of the cells of its tables and of the items of its lists.
+
+    Quality, cost and dollars of the router, of each expert and of perfect choice; of the router also the
+    shares that are kept and saved, in percent.
+    """
+    figures = {}
+    for name, *cells in rows:
+        who = name.partition("best single expert")[0].replace("always ", "").strip()
+        who = {"router": "router", "perfect choiceoracle": "perfect"}.get(who, who)
+        # Later tables have other columns.
+        if len(cells) == 4 and "%" in cells[0] and f"quality of {who}" not in figures:
+            for what, cell in zip(("quality", "cost", "dollars"), cells, strict=False):
+                figures[f"{what} of {who}"] = _number(cell)
+    for what in ("quality kept", "dollars saved"):
+        (item,) = [item for item in items if item.startswith(what)]
+        figures[what] = _number(item)
+    return figures
+
+
+def shown_figures(judged: Judged, target: Target) -> dict[str, tuple[float, float]]:
+    """The same figures by ``evaluate``, and the unit to which the page rounds them."""
+    figures = {
+        "quality kept": (100 * target.kept[0], 0.1),
+        "dollars saved": (100 * target.saved[0], 0.1),
+    }
+    for name, dollars in judged.dollars.items():
+        who = name or "router"
+        # The cost is the error.
+        figures[f"quality of {who}"] = (100 * (1 - judged.cost[name]), 0.1)
+        figures[f"cost of {who}"] = (judged.cost[name], 0.0001)
+        figures[f"dollars of {who}"] = (dollars, 0.01)
+    return figures
+
+
+def _number(text: str) -> float:
+    """The first number in a text."""
+    return float(re.search(r"[\d.]+", text)[0])
 
 
 @dataclass

@@ -289,7 +289,7 @@ def test_arrays_dense_and_sparse_make_routers():
     X = rng.normal(size=(600, 4)) * (rng.random((600, 4)) < 0.6)
     # No input occurs twice.
     X[:, 3] = rng.normal(size=600)
-    names = ["alpha", "beta", "gamma"]
+    names = ["left", "right", "both"]
     costs = np.column_stack([X[:, 0] > 0.3, X[:, 0] <= 0.3, np.full(600, 0.4)]).astype(float)
     train, test = slice(400), slice(400, 600)
     table = mild.Outcomes.from_arrays(X[train], costs[train], experts=names)
