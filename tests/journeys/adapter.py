@@ -321,9 +321,13 @@ def read_page(rows: Sequence[Sequence[str]], items: Sequence[str]) -> dict[str, 
         if len(cells) == 4 and "%" in cells[0] and f"quality of {who}" not in figures:
             for what, cell in zip(("quality", "cost", "dollars"), cells, strict=False):
                 figures[f"{what} of {who}"] = _number(cell)
-    for what in ("quality kept", "dollars saved"):
-        (item,) = [item for item in items if item.startswith(what)]
-        figures[what] = _number(item)
+    for item in items:
+        # The name of a figure, and the figure.
+        found = re.match(
+            r"(quality|quality kept|dollars saved|dollars per 1,000 queries)\$?(?=\d)", item
+        )
+        if found:
+            figures[found[1]] = _number(item[found.end() :])
     return figures
 
 
@@ -332,6 +336,8 @@ def shown_figures(judged: Judged, target: Target) -> dict[str, tuple[float, floa
     figures = {
         "quality kept": (100 * target.kept[0], 0.1),
         "dollars saved": (100 * target.saved[0], 0.1),
+        "quality": (100 * judged.quality[None], 0.1),
+        "dollars per 1,000 queries": (judged.dollars[None], 0.01),
     }
     for name, dollars in judged.dollars.items():
         who = name or "router"
