@@ -106,7 +106,7 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--methods", "svm"], "method must be one of"),
+        (["--methods", "svm"], "methods must be one of"),
         (["--out", "results.csv"], "results must end in .json"),
         (["--out", "nowhere/results.json"], "is not a writable folder"),
         (

@@ -360,7 +360,7 @@ def _read_frame(source: Any) -> Any:
         if hasattr(source, "iloc") and hasattr(source, "columns"):
             return _read_pandas(source)
         if hasattr(source, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(source).read_all()
+            return _read_stream(source)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataFileError(f"the frame cannot be read through Arrow ({reason(error)}).") from error
     raise InvalidInputError(
@@ -368,6 +368,16 @@ def _read_frame(source: Any) -> Any:
         f"pyarrow); got {type(source).__name__}.",
         parameter="source",
     )
+
+
+def _read_stream(frame: Any) -> Any:
+    """Read a frame that gives its columns to Arrow."""
+    table = pa.RecordBatchReader.from_stream(frame).read_all()
+    for index, field in enumerate(table.schema):
+        # Polars gives its texts in a type of which pyarrow cannot take rows.
+        if str(field.type) == "string_view":
+            table = table.set_column(index, field.name, table[index].cast(pa.large_string()))
+    return table
 
 
 def _read_pandas(frame: Any) -> Any:

@@ -264,7 +264,7 @@ def chosen_methods(
         if isinstance(name, tuple):
             own.append(_own_method(name, [*known_keys, *(method.key for method in own)]))
         else:
-            requested.append(check_option("method", name, known_keys))
+            requested.append(check_option("methods", name, known_keys))
     available = []
     missing_labels = []
     for method in METHODS:
