@@ -38,7 +38,7 @@ taste = np.random.default_rng(0).standard_normal((X.shape[1], len(names)))
 router = PricedRouter(price_weight=1.0, alpha=1e-4)
 router.fit(X, (X @ taste > 0).astype(float), prices=[0.01 * (k + 1) for k in range(len(names))])
 notes = {"cost": {"price_weight": 1.0}}
-save(router, Path(folder), expert_names=names, text=features, notes=notes, overwrite=True)
+save(router, Path(folder), experts=names, text=features, notes=notes, overwrite=True)
 """
 
 CASCADE = """

@@ -46,7 +46,7 @@ def write_ledger(
     """A ledger of so many rows; ``judged`` of them by a grader, ``client`` by clients."""
     rng = np.random.default_rng(0)
     words = np.array([f"w{k}" for k in range(VOCABULARY)])
-    names, n = router.expert_names, router.n_experts
+    names, n = router.experts, router.n_experts
     assert router.text is not None
     tag, start = features_tag(router.text), time.time() - rows
     database = open_database(path)

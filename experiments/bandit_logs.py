@@ -425,7 +425,7 @@ def replay(
 ) -> None:
     """Estimate what another router would have cost on the traffic of a log."""
     loaded = load(router)
-    draws = read_log(log, form, loaded.expert_names, text_column)
+    draws = read_log(log, form, loaded.experts, text_column)
     found = replay_log(draws, loaded, explore=explore, confidence=confidence, seed=seed)
     if as_json:
         found["verdict"] = found["verdict"].as_dict()

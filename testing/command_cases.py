@@ -21,7 +21,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
 def library_commands():
-    """Commands of the library and its groups by their names: ``tune``, ``data``, ``data convert``."""
+    """Commands of the library and its groups by their names: ``tune``, ``describe``, ``data split``."""
     return walk(mild_command())
 
 

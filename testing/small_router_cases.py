@@ -43,7 +43,7 @@ def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.
 def trading_router(best=0.88, **errors):
     """The router of ``priced_router`` with a record of what its settings do on held-out rows."""
     router = priced_router()
-    frontier = small_frontier(best, **errors).as_dict(router.expert_names)
+    frontier = small_frontier(best, **errors).as_dict(router.experts)
     policy = TradeoffPolicy(router.policy, router.policy)
     return replace(router, policy=policy, info=replace(router.info, frontier=frontier))
 

@@ -81,7 +81,7 @@ def document_of(router, table, costs, X, *, groups=None, terms=None, **more):
     costs, X = np.asarray(costs, float), np.asarray(X)
     terms = terms or CostTerms()
     if table is None:
-        table = Outcomes.from_arrays(X, costs, experts=router.expert_names)
+        table = Outcomes.from_arrays(X, costs, experts=router.experts)
     groups = table.groups() if groups is None else np.asarray(groups)
     task = Task(table, terms, costs, terms.formula(table), groups)
     judged = JudgedRows(router, costs, X, router.predict(X), task)

@@ -76,7 +76,7 @@ def check_fit_and_report() -> None:
     np.savez("data.npz", X=X, costs=costs)
     run("fit", "data.npz", "--out", "fitted", "--json")
     assert (mild.load("fitted").predict(X) == 0).any()
-    assert json.loads(run("evaluate", "data.npz", "--router", "fitted", "--json"))
+    assert json.loads(run("evaluate", "fitted", "data.npz", "--json"))
     run("report", "fitted", "--table", "data.npz", "--out", "report.html")
     # Style and script are files of the package: they must have come along.
     page = Path("report.html").read_text(encoding="utf-8")

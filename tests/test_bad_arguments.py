@@ -200,12 +200,12 @@ def test_results_are_ready_for_json(table, router, numbers):
 
 def test_save_takes_what_read_outcomes_takes(table, router, tmp_path):
     folder = mild.save(router, tmp_path / "router", table=table.to_frame(), price_weight=50)
-    assert mild.load(folder).expert_names == table.experts
+    assert mild.load(folder).experts == table.experts
 
 
 def test_names_are_a_list(router, tmp_path):
-    code = code_of(mild.save, router, tmp_path / "router", expert_names="abc")
-    assert code == "invalid_expert_names"
+    code = code_of(mild.save, router, tmp_path / "router", experts="abc")
+    assert code == "invalid_experts"
     assert not list(tmp_path.iterdir())
 
 

@@ -147,7 +147,7 @@ def test_ties_go_to_the_better_then_the_cheaper_expert_and_are_kept_on_disk(tmp_
     table = read(TABLES["priced"])
     router = mild.fit(table, "knn", n_neighbors=5)
     loaded = mild.load(router.save(tmp_path / "router"))
-    assert loaded.expert_names == table.experts
+    assert loaded.experts == table.experts
     ranks = ranks_in(table.scores, table.prices)
     assert_array_equal(loaded.policy.ranks, ranks)
     assert loaded.route(table.queries) == router.route(table.queries)
@@ -185,9 +185,9 @@ def test_a_router_with_experts_in_an_order_of_its_own_meets_a_table_by_names(kin
     estimator = {"linear": mild.LinearRouter(alpha=0.01), "knn": mild.KNNRouter(n_neighbors=5)}
     X = step.vectorize(train.queries)
     fitted = estimator[kind].fit(X, train.costs()[:, order])
-    mild.save(fitted, tmp_path / "r", expert_names=names, text=step)
+    mild.save(fitted, tmp_path / "r", experts=names, text=step)
     router = mild.load(tmp_path / "r")
-    assert router.expert_names == names
+    assert router.experts == names
     judged = mild.evaluate(router, test)
     chosen = [test.experts.index(name) for name in router.route(test.queries)]
     assert_array_equal(judged.judged.chosen, chosen)

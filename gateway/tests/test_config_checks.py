@@ -360,7 +360,7 @@ def test_the_mix_that_is_described_is_that_of_the_target():
     assert saved.mix.share != served.mix.share
     notes = texts(find_problems(settings("small", "large", routing=routing), saved), "note")
     (said,) = [text for text in notes if "mixes two settings" in text]
-    assert mix_words(served.mix, served.expert_names) in said
+    assert mix_words(served.mix, served.experts) in said
     # At this target the router has no mix.
     routing = RoutingSettings(target=TargetSettings(max_dollars=4.0))
     notes = texts(find_problems(settings("small", "large", routing=routing), saved), "note")

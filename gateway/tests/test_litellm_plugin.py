@@ -49,7 +49,7 @@ def test_other_models_and_requests_without_one_are_left_alone():
     plugin = MildPlugin(demo_router())
     assert routed(plugin, model="gpt-5", messages=user(SUM)) == "gpt-5"
     assert routed(plugin, messages=user(SUM)) is None
-    assert routed(plugin, model="mild", messages=[]) in demo_router().expert_names
+    assert routed(plugin, model="mild", messages=[]) in demo_router().experts
 
 
 def test_a_folder_a_price_weight_and_all_messages(tmp_path):
@@ -150,7 +150,7 @@ def test_the_direct_router_of_a_cascade_and_repeated_calls_of_one_expert():
     router = cascade_router()
     plugin = MildPlugin(router)
     assert plugin.order("mild-direct", user(EASY)) == MildPlugin(router.direct).order("mild", EASY)
-    again = MildPlugin(replace(router, expert_names=["small", "small#2", "large", "spare"]))
+    again = MildPlugin(replace(router, experts=["small", "small#2", "large", "spare"]))
     assert again.order("mild", user(EASY))[0] == "small"
     assert sorted(again.order("mild", user(EASY))) == ["large", "small", "spare"]
     again.attach(

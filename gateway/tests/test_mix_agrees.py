@@ -42,7 +42,7 @@ def drawn_choices(router):
     choices = []
     for text in QUERIES:
         part = replace(router, policy=router.policy.policy_for(text))
-        choices.append(router.expert_names[part.decide_text(text)])
+        choices.append(router.experts[part.decide_text(text)])
     return choices
 
 
@@ -71,7 +71,7 @@ def test_every_way_to_decide_gives_the_same_experts(router, tmp_path):
     parts = [replace(router, policy=part) for part in (router.policy.first, router.policy.second)]
     # The test would say little if the mix, or one of its settings, decided nothing.
     assert all(part.route(QUERIES) != expected for part in parts)
-    names = router.expert_names
+    names = router.experts
     X = router.features(QUERIES)
     assert router.route(QUERIES) == expected
     assert router.route(query for query in QUERIES) == expected
@@ -95,7 +95,7 @@ def test_every_way_to_decide_gives_the_same_experts(router, tmp_path):
 
 def test_the_same_costs_are_shown_everywhere(router, tmp_path):
     expected = router.expected_costs(router.features(QUERIES))
-    names = router.expert_names
+    names = router.experts
     lines = [[line["expected_cost"][name] for name in names] for line in of_lines(router)]
     np.testing.assert_allclose(lines, expected, rtol=1e-5, atol=1e-6)
     table = of_dataset(router, tmp_path)
@@ -157,13 +157,13 @@ def test_explicit_trade_offs_drop_the_mix(router):
     assert [select(router, query, price_weight=3.0).chosen for query in QUERIES] == expected
     texts = QUERIES[:4]
     scores = ExpertSelector(router, RoutingSettings()).score_all(texts, [None, 3.0, None, 3.0])
-    chosen = [router.expert_names[one.best] for one in scores]
+    chosen = [router.experts[one.best] for one in scores]
     mixed = router.route(texts)
     assert chosen == [mixed[0], expected[1], mixed[2], expected[3]]
 
 
 def test_a_mix_of_cascades_asks_as_the_cascade_that_is_drawn(cascades, tmp_path):
-    policy, names = cascades.policy, cascades.expert_names
+    policy, names = cascades.policy, cascades.experts
     expected = []
     for query in QUERIES:
         (step,) = policy.policy_for(query).first_asked(cascades.features([query])[:, :-1])

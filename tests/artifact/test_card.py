@@ -37,7 +37,7 @@ def test_a_card_says_what_a_tuned_router_records(found):
     assert (front["library_name"], front["license"]) == ("mild", "apache-2.0")
     assert router.info.table.fingerprint in parts["Training data"]
     assert "| table: rows | 300 |" in parts["Training data"]
-    for name in router.expert_names:
+    for name in router.experts:
         assert f"| {name} | {router.info.mean_scores[name]:.4g} |" in parts["Experts"]
     plain = parts["Verdict"].replace("\\", "")
     assert found.verdict.sentence in plain

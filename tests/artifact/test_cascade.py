@@ -63,7 +63,7 @@ def test_a_fitted_cascade_is_saved_with_its_pipeline(scaled, tmp_path):
     cascade = CascadeRouter(price_weight=0.05)
     pipeline = Pipeline([*steps[: 1 + scaled], ("router", cascade)])
     pipeline.fit(queries, costs, router__answers=answers, router__prices=[1.0, 1.0, 5.0])
-    loaded = load(save(pipeline, tmp_path / "router", expert_names=["small", "medium", "large"]))
+    loaded = load(save(pipeline, tmp_path / "router", experts=["small", "medium", "large"]))
     assert loaded.next("easy 7", {}).ask == ("small", "medium")
     assert loaded.next("easy 7", {"small": "3", "medium": "3"}).ask == ()
     assert loaded.next("easy 7", {"small": "3", "medium": "4"}).ask == ("large",)
@@ -119,7 +119,7 @@ def test_next_of_another_router_asks_the_expert_that_it_chooses():
     (chosen,) = router.route([EASY])
     assert router.next(EASY, {}).ask == (chosen,)
     assert router.next(EASY, {chosen: "4"}) == NextStep((), chosen)
-    other = next(name for name in router.expert_names if name != chosen)
+    other = next(name for name in router.experts if name != chosen)
     assert router.next(EASY, {other: "4"}).ask == (chosen,)
 
 
@@ -130,7 +130,7 @@ def test_next_of_another_router_goes_on_where_experts_fail():
         asked += step.ask
         answers |= dict.fromkeys(step.ask)
     values = router.decision_function(router.features([EASY]))[0]
-    assert asked == [router.expert_names[index] for index in np.argsort(-values)]
+    assert asked == [router.experts[index] for index in np.argsort(-values)]
     assert step.accepted == asked[0]
     assert router.next(EASY, answers | {asked[1]: "4"}).accepted == asked[1]
 
@@ -155,7 +155,7 @@ def test_what_is_expected_of_experts_is_what_the_direct_router_expects():
 def test_experts_rank_in_the_order_in_which_they_are_asked():
     router = cascade_router(start_error=0.6)
     values = router.decision_function(router.features([EASY, HARD]))
-    ranks = [[router.expert_names[k] for k in row] for row in np.argsort(-values, axis=1)]
+    ranks = [[router.experts[k] for k in row] for row in np.argsort(-values, axis=1)]
     assert ranks == [["small", "medium", "large", "spare"], ["large", "small", "medium", "spare"]]
 
 

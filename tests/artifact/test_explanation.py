@@ -17,7 +17,7 @@ QUERY = "boil salt butter flour oven stir please tell about verse"
 def test_the_explained_choice_is_that_of_the_router(folders, name):
     router = load(folders(name))
     found = router.explain(QUERY)
-    assert found.expert == router.expert_names[router.decide_text(QUERY)] == "cook"
+    assert found.expert == router.experts[router.decide_text(QUERY)] == "cook"
     assert found.lead >= 0
     assert found.runner_up in ("adder", "poet")
     assert sum(found.probabilities.values()) == pytest.approx(1)
@@ -28,7 +28,7 @@ def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, n
     router = load(folders(name))
     found = router.explain(QUERY, max_evidence=1000)
     assert found.method == "terms"
-    chosen, other = map(router.expert_names.index, (found.expert, found.runner_up))
+    chosen, other = map(router.experts.index, (found.expert, found.runner_up))
     scores = router.decision_function(router.features([QUERY]))[0]
     mean = [part for part in zip(*router.text.explain(QUERY), strict=True) if part[0] == "<mean>"]
     base = router.decision_function(mean[0][1][None])[0]

@@ -93,9 +93,9 @@ def test_a_card_is_replaced_with_the_router_and_a_readme_of_others_is_kept(route
 
 def test_of_a_folder_with_versions_the_serving_one_is_read_and_a_new_one_written(router, tmp_path):
     folder = router.save_pretrained(tmp_path / "router")
-    name = router.expert_names[0]
+    name = router.experts[0]
     write_version(folder, router.without(name), why="a test")
-    assert name not in mild.Router.from_pretrained(folder).expert_names
+    assert name not in mild.Router.from_pretrained(folder).experts
     router.save_pretrained(folder, overwrite=True)
     assert mild.Router.from_pretrained(folder).info.version == 3
     assert (folder / "versions" / "0003" / "README.md").is_file()
@@ -126,7 +126,7 @@ def test_a_push_leaves_nothing_of_the_router_before(router, hub, tmp_path):
     router.push_to_hub("anna/router", token=TOKEN)
     left = {"README.md", "router.json", "tensors.safetensors", "notes.txt"}
     assert set(hub.files("anna/router")) == left
-    other = router.without(router.expert_names[0])
+    other = router.without(router.experts[0])
     other.push_to_hub("router", token=TOKEN, revision="smaller")
     read = mild.Router.from_pretrained
     assert same(read("anna/router", "smaller", cache_dir=tmp_path), other)
@@ -137,7 +137,7 @@ def test_a_push_leaves_nothing_of_the_router_before(router, hub, tmp_path):
 def test_a_push_that_fails_leaves_the_router_that_was_there(router, hub, tmp_path, step):
     router.push_to_hub("anna/router", token=TOKEN)
     hub.fail_on = step
-    other = router.without(router.expert_names[0])
+    other = router.without(router.experts[0])
     assert code_of(other.push_to_hub, "anna/router", token=TOKEN) == "hub_unreachable"
     hub.fail_on = None
     assert same(mild.Router.from_pretrained("anna/router", cache_dir=tmp_path), router)

@@ -26,7 +26,7 @@ def test_every_kind_comes_back_bit_for_bit(kind, policies, inputs, tmp_path):
     policy = policies[kind]
     router = load(save(Router(policy, NAMES), tmp_path / "router"))
     assert type(router.policy) is type(policy)
-    assert router.expert_names == NAMES
+    assert router.experts == NAMES
     if kind == "mix":
         inputs = policy.with_draws(inputs, [f"query {row}" for row in range(len(inputs))])
     np.testing.assert_array_equal(router.predict(inputs), policy.predict(inputs))
@@ -40,7 +40,7 @@ def test_every_kind_comes_back_bit_for_bit(kind, policies, inputs, tmp_path):
 def test_a_stack_without_an_expert_decides_the_same_after_loading(policies, inputs, tmp_path):
     smaller = Router(policies["stack"], NAMES).without("medium")
     router = load(save(smaller, tmp_path / "router"))
-    assert router.expert_names == ["small", "large"]
+    assert router.experts == ["small", "large"]
     np.testing.assert_array_equal(router.predict(inputs), smaller.predict(inputs))
 
 
@@ -157,14 +157,14 @@ MANIFEST_CHANGES = [
     ("estimator", {"class": "LinearRouter"}, "estimator must have the keys class and params"),
     ("n_features", 0, "n_features must be a positive integer; got 0"),
     ("n_features", 5, "tensor 'coef' must have shape (n_experts = 3, n_features = 5); got (3, 4)"),
-    ("expert_names", ["a", "b"], "expert_names must have 3 names, one each; got 2"),
+    ("experts", ["a", "b"], "experts must have 3 names, one each; got 2"),
     (
-        "expert_names",
+        "experts",
         ["a", "b", "a"],
-        "expert_names must differ from each other; 'a' appears twice",
+        "experts must differ from each other; 'a' appears twice",
     ),
-    ("expert_names", ["a", "b", 3], "expert_names must be a list of non-empty strings"),
-    ("expert_names", "abc", "expert_names must be a list of non-empty strings"),
+    ("experts", ["a", "b", 3], "experts must be a list of non-empty strings"),
+    ("experts", "abc", "experts must be a list of non-empty strings"),
     ("feature_names", ["x"], "feature_names must have 4 names, one each; got 1"),
     ("data", {"rows": 3}, "data must be null or have fingerprint and rows"),
     ("data", {"rows": 3, "fingerprint": "x"}, "data.fingerprint must be 64 hexadecimal digits"),
@@ -184,7 +184,7 @@ def test_a_wrong_value_in_the_manifest_is_named(saved, damage, key, value, sente
 def test_the_number_of_experts_must_fit_names_and_tensors(saved, damage):
     change = damage(saved)
     change.manifest["n_experts"] = 2
-    change.manifest["expert_names"] = ["a", "b"]
+    change.manifest["experts"] = ["a", "b"]
     change.write()
     assert "tensor 'coef' must have shape (n_experts = 2, n_features = 4)" in refusal(saved)
 
@@ -285,7 +285,7 @@ def test_a_suffix_is_enough_to_refuse_a_pickle(saved):
 def test_a_note_beside_the_router_does_no_harm(saved):
     (saved / "notes.txt").write_text("changes\nnew\nnothing else here\n")
     (saved / "empty").touch()
-    assert load(saved).expert_names == NAMES
+    assert load(saved).experts == NAMES
 
 
 def with_tensor(folder, shape):

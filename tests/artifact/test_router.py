@@ -108,7 +108,7 @@ def test_a_missing_column_is_refused(router):
 @pytest.mark.parametrize("expert", [1, "medium"])
 def test_without_an_expert_the_others_keep_their_names(router, inputs, expert):
     smaller = router.without(expert)
-    assert smaller.expert_names == ["small", "large"]
+    assert smaller.experts == ["small", "large"]
     assert smaller.n_experts == 2
     assert set(smaller.predict(inputs)) <= {0, 1}
     assert router.n_experts == 3
@@ -168,4 +168,4 @@ def test_a_router_saves_itself_as_it_is(router, inputs, tmp_path):
     with pytest.raises(OutputExistsError):
         router.save(folder)
     router.without("small").save(folder, overwrite=True)
-    assert load(folder).expert_names == ["medium", "large"]
+    assert load(folder).experts == ["medium", "large"]

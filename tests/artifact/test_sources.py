@@ -59,7 +59,7 @@ def test_a_fitted_router_decides_the_same_from_disk(router, dtype, data, tmp_pat
     np.testing.assert_array_equal(back.predict_proba(X), router.predict_proba(X))
     assert back.info.estimator.class_name == type(router).__name__
     assert back.info.data.rows == 120
-    assert back.expert_names == ["expert_0", "expert_1", "expert_2"]
+    assert back.experts == ["expert_0", "expert_1", "expert_2"]
 
 
 @pytest.mark.parametrize("mean", [True, False])
@@ -99,9 +99,9 @@ def test_a_pipeline_from_texts_decides_the_same_from_disk(scaled, texts, tmp_pat
     X = scalers[0].transform(X) if scaled else X
     router = LinearRouter().fit(X, costs)
     pipeline = make_pipeline(features, "passthrough", *scalers, router)
-    back = load(save(pipeline, tmp_path / "router", expert_names=["cook", "adder", "poet"]))
+    back = load(save(pipeline, tmp_path / "router", experts=["cook", "adder", "poet"]))
     np.testing.assert_array_equal(back.predict_texts(queries), router.predict(X))
-    assert back.route(queries[:1]) == [back.expert_names[router.predict(X[:1])[0]]]
+    assert back.route(queries[:1]) == [back.experts[router.predict(X[:1])[0]]]
     assert back.feature_names is None
     pipeline.steps.insert(0, ("scaler", StandardScaler().fit(X)))
     with pytest.raises(UnsupportedError, match="first step") as caught:
@@ -184,7 +184,7 @@ def test_column_names_travel_with_the_router(data, tmp_path):
         [LinearRouter(), make_pipeline(StandardScaler(), LinearRouter())]
     ):
         back = load(save(router.fit(X, costs), tmp_path / str(number)))
-        assert back.expert_names == ["small", "medium", "large"]
+        assert back.experts == ["small", "medium", "large"]
         assert back.feature_names == ["a", "b", "c", "d"]
 
 

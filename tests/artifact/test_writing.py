@@ -43,7 +43,7 @@ def test_the_manifest_says_what_the_router_is(router, tmp_path):
     assert datetime.fromisoformat(manifest["created"]).utcoffset().total_seconds() == 0
     assert manifest["kind"] == "linear"
     assert manifest["settings"] == {"decision": "stationary", "surrogate": ["comp_sum", 1.0]}
-    assert manifest["expert_names"] == NAMES
+    assert manifest["experts"] == NAMES
     assert manifest["feature_names"] == list("abcd")
     assert (manifest["n_features"], manifest["n_experts"]) == (4, 3)
     assert manifest["data"] == {"fingerprint": fingerprint(X, costs), "rows": 7}
@@ -65,23 +65,23 @@ def test_a_loaded_router_saved_again_keeps_its_history(router, tmp_path):
 
 
 def test_new_names_replace_the_old(router, tmp_path):
-    folder = save(router, tmp_path / "router", expert_names=["a", "b", "c"])
-    assert load(folder).expert_names == ["a", "b", "c"]
+    folder = save(router, tmp_path / "router", experts=["a", "b", "c"])
+    assert load(folder).experts == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (["a", "b"], "expert_names must have 3 name"),
-        (["a", "a", "b"], "expert_names must differ from each other; 'a' appears twice"),
-        (["a", "", "b"], "expert_names must be a list of non-empty strings"),
+        (["a", "b"], "experts must have 3 name"),
+        (["a", "a", "b"], "experts must differ from each other; 'a' appears twice"),
+        (["a", "", "b"], "experts must be a list of non-empty strings"),
     ],
 )
 def test_names_that_do_not_fit_are_refused_and_nothing_is_written(
     names, sentence, router, tmp_path
 ):
     with pytest.raises(InvalidInputError, match=sentence):
-        save(router, tmp_path / "router", expert_names=names)
+        save(router, tmp_path / "router", experts=names)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -94,10 +94,10 @@ def test_a_folder_that_exists_is_refused_unless_overwriting(router, tmp_path):
     folder = save(router, tmp_path / "router")
     before = (folder / "router.json").read_bytes()
     with pytest.raises(OutputExistsError, match="exists; choose another folder"):
-        save(router, folder, expert_names=["a", "b", "c"])
+        save(router, folder, experts=["a", "b", "c"])
     assert (folder / "router.json").read_bytes() == before
-    save(router, folder, expert_names=["a", "b", "c"], overwrite=True)
-    assert load(folder).expert_names == ["a", "b", "c"]
+    save(router, folder, experts=["a", "b", "c"], overwrite=True)
+    assert load(folder).experts == ["a", "b", "c"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["router"]
 
 
@@ -138,13 +138,13 @@ def test_a_file_in_the_way_is_never_replaced(router, tmp_path):
 def test_a_link_to_a_router_is_followed(router, tmp_path):
     save(router, tmp_path / "v1")
     (tmp_path / "current").symlink_to("v1")
-    save(router, tmp_path / "current", expert_names=["a", "b", "c"], overwrite=True)
+    save(router, tmp_path / "current", experts=["a", "b", "c"], overwrite=True)
     assert (tmp_path / "current").is_symlink()
-    assert load(tmp_path / "v1").expert_names == ["a", "b", "c"]
+    assert load(tmp_path / "v1").experts == ["a", "b", "c"]
 
 
 def test_missing_parents_are_made(router, tmp_path):
-    assert load(save(router, tmp_path / "a" / "b" / "c")).expert_names == NAMES
+    assert load(save(router, tmp_path / "a" / "b" / "c")).experts == NAMES
 
 
 def test_a_parent_that_is_a_file_is_one_clear_sentence(router, tmp_path):
@@ -194,9 +194,9 @@ def test_an_overwrite_that_fails_keeps_the_old_router(router, tmp_path, monkeypa
 
     monkeypatch.setattr(type(folder), "rename", failing)
     with pytest.raises(RouterFileError, match="Input/output error"):
-        save(router, folder, expert_names=["a", "b", "c"], overwrite=True)
+        save(router, folder, experts=["a", "b", "c"], overwrite=True)
     monkeypatch.undo()
-    assert load(folder).expert_names == NAMES
+    assert load(folder).experts == NAMES
     assert [entry.name for entry in tmp_path.iterdir()] == ["router"]
 
 

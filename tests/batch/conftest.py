@@ -26,7 +26,7 @@ def routers(tmp_path_factory):
         "ridge": RidgeRouter(),
     }
     for name, router in made.items():
-        save(router.fit(X, costs), folder / name, expert_names=NAMES)
+        save(router.fit(X, costs), folder / name, experts=NAMES)
     return lambda name="linear": load(folder / name)
 
 

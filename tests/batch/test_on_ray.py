@@ -306,7 +306,7 @@ def test_a_fit_on_shards_chooses_as_a_fit_in_memory(tmp_path, monkeypatch, kind,
     # Where two experts tie, rounding may decide.
     assert (same | (scores[:, -1] - scores[:, -2] < 1e-4)).all()
     assert same.mean() > 0.999
-    assert there.router.expert_names == here.router.expert_names
+    assert there.router.experts == here.router.experts
     np.testing.assert_array_equal(there.router.query_hashes, here.router.query_hashes)
     ours, theirs = there.router.info, here.router.info
     for name in ("query", "cost", "constant", "mean_scores", "estimator"):
@@ -466,7 +466,7 @@ def test_an_error_comes_back_as_it_is():
 @pytest.mark.usefixtures("ray")
 def test_a_comparison_on_ray_is_that_of_one_machine(tmp_path):
     log = write_outcomes(make_columns(150, prices=True), tmp_path / "log.parquet")
-    words = f"compare {log} --splits 2 --method mild --method ce --json".split()
+    words = f"compare {log} --n-splits 2 --methods mild --methods ce --json".split()
 
     def compared(*more):
         done = invoke(*words, *more)
@@ -476,4 +476,4 @@ def test_a_comparison_on_ray_is_that_of_one_machine(tmp_path):
             row.pop("seconds", None)
         return result
 
-    assert compared("--engine", "ray", "--jobs", "2") == compared("--jobs", "1")
+    assert compared("--engine", "ray", "--n-jobs", "2") == compared("--n-jobs", "1")

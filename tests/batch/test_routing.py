@@ -237,7 +237,7 @@ def reader(tmp_path) -> Router:
         costs = np.column_stack([1 - COLUMNS[f"correct__{name}"] for name in EXPERTS])
         router = LinearRouter(decision="argmax").fit(features.transform(texts), costs)
         notes = {"query": recipe.as_dict()} if recipe else {}
-        folder = save(router, tmp_path / "router", expert_names=EXPERTS, text=features, notes=notes)
+        folder = save(router, tmp_path / "router", experts=EXPERTS, text=features, notes=notes)
         return load(folder)
 
     return make

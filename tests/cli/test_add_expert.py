@@ -30,7 +30,7 @@ def test_a_new_version_serves_and_a_dry_run_writes_nothing(mild, files):
     assert {key: found[key] for key in ("cost", "gain")} == {
         key: dry[key] for key in ("cost", "gain")
     }
-    assert load(files / "router").expert_names.count("rules") == 1
+    assert load(files / "router").experts.count("rules") == 1
     assert load(files / "router", version=1).n_experts == 2
 
 

@@ -26,14 +26,14 @@ def table(tmp_path_factory):
 
 
 def test_evaluate_prints_the_steps_and_both_verdicts(mild, router, table):
-    done = mild("evaluate", table, "--router", router)
+    done = mild("evaluate", router, table)
     assert done.code == 0, done.err
     assert "steps of the cascade" in done.out
     assert "1. little + other" in done.out
     assert "router without answers" in done.out
     assert "the mean loss of the cascade is" in done.out
     assert "asked" in done.out
-    found = mild("evaluate", table, "--router", router, "--json").json()
+    found = mild("evaluate", router, table, "--json").json()
     steps = found["cascade"]["steps"]
     assert sum(step["rows"] for step in steps) == found["rows"] == 120
 
@@ -41,21 +41,21 @@ def test_evaluate_prints_the_steps_and_both_verdicts(mild, router, table):
 def test_evaluate_refuses_a_table_without_answers(mild, router, tmp_path):
     columns = {name: cells for name, cells in answer_columns(60).items() if "answer" not in name}
     pq.write_table(pa.table(columns), tmp_path / "bare.parquet")
-    done = mild("evaluate", tmp_path / "bare.parquet", "--router", router, "--json")
+    done = mild("evaluate", router, tmp_path / "bare.parquet", "--json")
     assert done.code == 1
     assert done.json()["code"] == "invalid_table"
     assert "Add columns answer__<expert>" in done.err
 
 
 def test_a_report_is_written_from_what_was_saved(mild, router, table, tmp_path):
-    assert mild("evaluate", table, "--router", router, "--save").code == 0
+    assert mild("evaluate", router, table, "--save").code == 0
     page = tmp_path / "report.html"
     assert mild("report", router, "--out", page).code == 0
     assert "Steps of the cascade" in page.read_text()
 
 
 def test_compare_has_a_row(mild, table):
-    arguments = ("--method", "cascade", "--splits", "2", "--price-weight", "5", "--jobs", "1")
+    arguments = ("--methods", "cascade", "--n-splits", "2", "--price-weight", "5", "--n-jobs", "1")
     found = mild("compare", table, *arguments, "--json").json()
     last = found["methods"][-1]
     assert last["method"] == "cascade"

@@ -8,8 +8,8 @@ import pytest
 
 from command_runner import invoke_mild
 
-FAST = ["--splits", 4, "--jobs", 1]
-TWO = [*FAST, "--method", "ridge", "--method", "knn"]
+FAST = ["--n-splits", 4, "--n-jobs", 1]
+TWO = [*FAST, "--methods", "ridge", "--methods", "knn"]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_json_is_one_object_with_every_figure(mild, logs):
 
 
 def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
-    report = mild("compare", logs.log, "--method", "knn", "--time", "day", "--json")
+    report = mild("compare", logs.log, "--methods", "knn", "--time", "day", "--json")
     assert report.json()["splits"] == 1
     assert report.json()["rows_to_train_on"] == 105
     assert "one split" in report.json()["statement"]["sentence"]
@@ -106,10 +106,13 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--method", "svm"], "method must be one of"),
+        (["--methods", "svm"], "method must be one of"),
         (["--out", "results.csv"], "results must end in .json"),
         (["--out", "nowhere/results.json"], "is not a writable folder"),
-        (["--group", "topic"], "--group must be the name of a column; there is no column 'topic'"),
+        (
+            ["--groups", "topic"],
+            "--groups must be the name of a column; there is no column 'topic'",
+        ),
         (["--time", "subject"], "must hold numbers or dates"),
         (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
     ],
@@ -142,7 +145,7 @@ def test_ctrl_c_prints_the_splits_that_have_finished(mild, logs, monkeypatch):
         return run(*arguments)
 
     monkeypatch.setattr(comparison, "run_method", interrupted_in_the_second_split)
-    done = mild("compare", logs.log, "--method", "ridge", "--splits", 3)
+    done = mild("compare", logs.log, "--methods", "ridge", "--n-splits", 3)
     assert done.code == 130
     assert "1 split" in done.out
     assert "cost regression" in done.out

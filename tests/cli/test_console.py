@@ -146,14 +146,14 @@ def test_a_point_of_a_list_is_indented(monkeypatch):
 
 
 def test_an_error_names_the_option_of_its_parameter():
-    def command(jobs: int = 1, query: str = "", price_weight: float = 0.0) -> None:
-        if jobs == 0:
-            raise InvalidInputError(parameter="n_jobs", rule=f"must not be 0; got {jobs}.")
+    def command(n_jobs: int = 1, query: str = "", price_weight: float = 0.0) -> None:
+        if n_jobs == 0:
+            raise InvalidInputError(parameter="n_jobs", rule=f"must not be 0; got {n_jobs}.")
         if query:
             raise DataFileError(parameter="query", rule="must name columns.", place="log.csv: ")
         raise InvalidInputError(parameter="price_weight", rule="must be finite.")
 
-    assert invoke(command, "--jobs", "0").stderr == "error: --jobs must not be 0; got 0.\n"
+    assert invoke(command, "--n-jobs", "0").stderr == "error: --n-jobs must not be 0; got 0.\n"
     assert invoke(command, "--query", "q").stderr == "error: log.csv: --query must name columns.\n"
     assert invoke(command).stderr == "error: --price-weight must be finite.\n"
 
@@ -250,19 +250,19 @@ def test_columns_that_do_not_fit_follow_in_a_second_table(monkeypatch, capsys, w
         ("r exists; replace it with overwrite=True.", "r exists; replace it with --overwrite."),
         ("all rows with where='split=*'", "all rows with --where 'split=*'"),
         ("name it with query=COLUMN.", "name it with --query COLUMN."),
-        ("with a smaller n_jobs=NUMBER", "with a smaller --jobs NUMBER"),
+        ("with a smaller n_jobs=NUMBER", "with a smaller --n-jobs NUMBER"),
         ("constant_if_better=False keeps it", "--no-constant-if-better keeps it"),
         ("choose form='wide'", "choose form='wide'"),
         (
             "`mild.read_outcomes(FILE, scores=COLUMN, form='long')`.",
-            "`mild data convert FILE outcomes.parquet --scores COLUMN --form long`.",
+            "`mild convert FILE outcomes.parquet --scores COLUMN --form long`.",
         ),
         ("as mild.fit(TABLE, router='priced'), which", "as mild fit TABLE --router priced, which"),
     ],
 )
 def test_keyword_arguments_in_messages_become_options_of_the_command(message, shown):
     """A keyword that the command has no option for stays as it is."""
-    options = "--overwrite --where --query --jobs --constant-if-better --no-constant-if-better"
+    options = "--overwrite --where --query --n-jobs --constant-if-better --no-constant-if-better"
     token = console._known_options.set(frozenset(options.split()))
     try:
         assert console.with_options(message) == shown

@@ -1,4 +1,4 @@
-"""``mild data describe``, ``convert`` and ``split``."""
+"""``mild describe``, ``convert`` and ``split``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log(tmp_path):
 
 
 def test_the_figures_are_those_of_the_table(mild, log):
-    done = mild("data", "describe", log, "--beta", "7B=0.5", "--json")
+    done = mild("describe", log, "--beta", "7B=0.5", "--json")
     assert done.code == 0
     report = done.json()
     table = read_outcomes(log)
@@ -48,7 +48,7 @@ def test_the_figures_are_those_of_the_table(mild, log):
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_person_can_read_it(mild, log, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    out = mild("data", "describe", log, "--latency-weight", "0.1").out
+    out = mild("describe", log, "--latency-weight", "0.1").out
     assert "read as wide: 2 experts, 4 queries with prices and latencies" in out
     assert "loss = error + 0.1 × seconds" in out
     for words in ("accuracy", "always Q-", "oracle", "0.500", "difference"):
@@ -66,9 +66,9 @@ SAMPLES = Path(__file__).parents[1] / "data/formats/samples"
     "name", ["long.csv", "models.jsonl", "responses.parquet", "endings.csv", "wide.feather"]
 )
 def test_every_format_is_described_and_converted(mild, tmp_path, name):
-    found = mild("data", "describe", SAMPLES / name, "--json").json()
+    found = mild("describe", SAMPLES / name, "--json").json()
     assert (found["rows"], [e["name"] for e in found["experts"]]) == (4, ["gpt-4", "small"])
-    done = mild("data", "convert", SAMPLES / name, tmp_path / "wide.csv")
+    done = mild("convert", SAMPLES / name, tmp_path / "wide.csv")
     assert done.code == 0
     assert read_outcomes(tmp_path / "wide.csv").fingerprint() == found["fingerprint"]
 
@@ -79,10 +79,10 @@ def test_the_columns_of_a_long_table_can_be_named(mild, tmp_path):
     )
     named = ("--query", "ask", "--model-column", "who", "--scores", "verdict", "--prices", "fee")
     named += ("--answer-column", "said")
-    done = mild("data", "convert", tmp_path / "log.csv", tmp_path / "wide.csv", *named)
+    done = mild("convert", tmp_path / "log.csv", tmp_path / "wide.csv", *named)
     assert done.code == 0, done.err
     assert "read as a long table" in done.out
-    found = mild("data", "describe", tmp_path / "wide.csv", "--json").json()
+    found = mild("describe", tmp_path / "wide.csv", "--json").json()
     assert read_outcomes(tmp_path / "wide.csv").column("answer__x") == ["p", "q"]
     expert = found["experts"][1]
     assert expert | {"name": "x", "asked": 2, "accuracy": 0.5, "mean_price": 1.5} == expert
@@ -90,7 +90,7 @@ def test_the_columns_of_a_long_table_can_be_named(mild, tmp_path):
 
 def test_a_column_that_would_be_dropped_is_refused(mild, tmp_path):
     (tmp_path / "log.csv").write_text("prompt,correct__x,corrrect__y,cost__y\na,1,1,1\n")
-    done = mild("data", "describe", tmp_path / "log.csv")
+    done = mild("describe", tmp_path / "log.csv")
     assert done.code == 1
     assert "did you mean" in done.err
 
@@ -100,8 +100,8 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     path.write_text("task,acc_a,acc_b,usd_a,usd_b\nx,1,0.5,1,2\ny,0,1,1,2\n")
     words = ["--query", "task", "--scores", "acc_*", "--prices", "usd_*", "--experts", "acc_b"]
     wide = tmp_path / "wide.parquet"
-    assert mild("data", "convert", path, wide, *words).code == 0
-    report = mild("data", "describe", wide, "--price-weight", "0.125", "--json").json()
+    assert mild("convert", path, wide, *words).code == 0
+    report = mild("describe", wide, "--price-weight", "0.125", "--json").json()
     assert [expert["name"] for expert in report["experts"]] == ["acc_b"]
     assert report["experts"][0]["mean_cost"] == 0.5
 
@@ -119,7 +119,7 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     ],
 )
 def test_errors_are_one_sentence(mild, log, words, sentence):
-    done = mild("data", "describe", log, *words)
+    done = mild("describe", log, *words)
     assert done.code == 1
     assert done.err.startswith("error: ")
     assert sentence in done.err
@@ -144,31 +144,23 @@ def test_betas_that_are_not_pairs_are_refused(text):
 
 
 def test_findings_are_printed_beside_the_result(mild, log, tmp_path):
-    done = mild("data", "convert", log, tmp_path / "wide.csv")
+    done = mild("convert", log, tmp_path / "wide.csv")
     assert "note: 1 query repeats an earlier one" in done.err
 
 
 def test_an_existing_file_is_kept_unless_overwritten(mild, log, tmp_path):
     out = tmp_path / "wide.csv"
     out.write_text("precious")
-    done = mild("data", "convert", log, out)
+    done = mild("convert", log, out)
     assert done.code == 1
     assert "exists" in done.err
     assert out.read_text() == "precious"
-    assert mild("data", "convert", log, out, "--overwrite").code == 0
+    assert mild("convert", log, out, "--overwrite").code == 0
     assert len(read_outcomes(out)) == 4
 
 
-@pytest.mark.parametrize("verb", ["describe", "convert"])
-def test_every_command_has_help_with_an_example_and_takes_json(mild, verb):
-    done = mild("data", verb, "--help")
-    assert done.code == 0
-    assert f"Example:\n    mild data {verb}" in done.out
-    assert "--json" in done.out
-
-
-def test_the_group_explains_the_shapes(mild):
-    done = mild("data", "--help")
+def test_help_explains_the_shapes(mild):
+    done = mild("convert", "--help")
     for name in ("wide", "routerbench", "routellm", "llmrouter", "plain"):
         assert f"\n    {name} " in done.out
 
@@ -176,7 +168,7 @@ def test_the_group_explains_the_shapes(mild):
 def test_describing_a_table_imports_neither_pandas_nor_scipy(logs):
     program = (
         "import sys; from mild.cli.app import build_app\n"
-        f"build_app()(['data', 'describe', {str(logs.log)!r}], standalone_mode=False)\n"
+        f"build_app()(['describe', {str(logs.log)!r}], standalone_mode=False)\n"
         "print(sorted({'pandas', 'scipy', 'sklearn', 'torch'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -186,7 +178,7 @@ def test_describing_a_table_imports_neither_pandas_nor_scipy(logs):
 def test_a_table_is_split_into_two_files(mild, tmp_path):
     table = pa.table(make_columns(60, prices=True))
     parquet.write_table(table, tmp_path / "log.parquet")
-    words = ("data", "split", tmp_path / "log.parquet", "--group", "subject", "--seed", 4)
+    words = ("data", "split", tmp_path / "log.parquet", "--groups", "subject", "--random-state", 4)
     report = mild(*words, "--test", 0.4, "--json").json()
     sides = [parquet.read_table(report[part]["file"]) for part in ("train", "test")]
     assert [side.num_rows for side in sides] == [report[p]["rows"] for p in ("train", "test")]
@@ -201,5 +193,5 @@ def test_a_table_is_split_into_two_files(mild, tmp_path):
     assert "log.test.parquet: 20 rows" in done.out
     router = tmp_path / "router"
     assert mild("fit", tmp_path / "parts" / "log.train.parquet", "--out", router).code == 0
-    judged = mild("evaluate", tmp_path / "parts" / "log.test.parquet", "-r", router, "--json")
+    judged = mild("evaluate", router, tmp_path / "parts" / "log.test.parquet", "--json")
     assert judged.json()["seen_in_fit"] == {"queries": 0, "checked": 20, "left_out": 0}

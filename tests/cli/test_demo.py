@@ -22,7 +22,7 @@ def test_every_step_is_a_command_whose_result_is_kept(mild, quick, monkeypatch, 
     assert done.code == 0
     found = done.json()
     commands = [step["command"].split()[1] for step in found["steps"]]
-    assert commands == ["data", "tune", "evaluate", "explain", "explain", "explain", "report"]
+    assert commands == ["describe", "tune", "evaluate", "explain", "explain", "explain", "report"]
     assert done.err.splitlines()[-1] == (
         "note: mild-gateway, which serves routers as chat models, is not installed; to see it in the "
         f"demo, run: {install_hint('gateway')}."
@@ -34,7 +34,7 @@ def test_every_step_is_a_command_whose_result_is_kept(mild, quick, monkeypatch, 
     assert results[2]["verdict"]["pays"] is True
     assert [results[k]["expert"] for k in (3, 4)] == ["rules", "gemma3"]
     assert (tmp_path / found["report"]).read_text().startswith("<!DOCTYPE html>")
-    assert load(tmp_path / "mild-demo" / "router").expert_names == ["gemma3", "rules", "smollm2"]
+    assert load(tmp_path / "mild-demo" / "router").experts == ["gemma3", "rules", "smollm2"]
 
 
 def test_a_gateway_that_does_not_start_is_an_error_with_its_reason(monkeypatch):

@@ -11,7 +11,7 @@ from mild.metrics import best_constant, deferral_loss
 
 
 def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
-    report = mild("evaluate", tables.new, "--router", fitted, "--json").json()
+    report = mild("evaluate", fitted, tables.new, "--json").json()
     table = read_outcomes(tables.new)
     chosen = load(fitted).predict(table.vectors)
     assert report["summary"]["loss"] == deferral_loss(table.given_costs, chosen)
@@ -24,7 +24,7 @@ def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
 
 
 def test_a_good_router_pays(mild, tables, fitted):
-    done = mild("evaluate", tables.new, "--router", fitted)
+    done = mild("evaluate", fitted, tables.new)
     assert done.code == 0
     assert "Routing pays: the mean loss of the router is" in done.out
     assert "always small" in done.out or "always medium" in done.out or "always large" in done.out
@@ -34,7 +34,7 @@ def test_a_good_router_pays(mild, tables, fitted):
 
 
 def test_the_training_data_are_recognised(mild, tables, fitted):
-    done = mild("evaluate", tables.log, "--router", fitted, "--json")
+    done = mild("evaluate", fitted, tables.log, "--json")
     assert done.json()["same_data_as_fit"] is True
     assert "warning: the router was fitted on these rows" in done.err
 
@@ -42,17 +42,15 @@ def test_the_training_data_are_recognised(mild, tables, fitted):
 def test_columns_in_another_order_change_nothing(mild, tables, fitted):
     columns = tables.make(160, 1)
     shuffled = {name: columns[name] for name in reversed(columns)}
-    first = mild("evaluate", tables.new, "--router", fitted, "--json").json()
-    again = mild(
-        "evaluate", tables.write(shuffled, "again.csv"), "--router", fitted, "--json"
-    ).json()
+    first = mild("evaluate", fitted, tables.new, "--json").json()
+    again = mild("evaluate", fitted, tables.write(shuffled, "again.csv"), "--json").json()
     assert first["summary"] == again["summary"]
 
 
 def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
     columns = tables.make(160, 1)
     columns["cost__medium"][:] = np.nan
-    done = mild("evaluate", tables.write(columns, "gaps.csv"), "--router", fitted)
+    done = mild("evaluate", fitted, tables.write(columns, "gaps.csv"))
     assert done.code == 0, done.err
     assert "43 of 160 rows are left out because not every expert was asked." in done.err
     assert "on 117 rows" in done.out
@@ -62,7 +60,7 @@ def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
 def test_an_expert_without_costs_is_named(mild, tables, fitted):
     columns = tables.make(20, 1)
     del columns["cost__medium"]
-    done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
+    done = mild("evaluate", fitted, tables.write(columns, "less.csv"))
     assert done.code == 1
     assert "the table has no medium, only large, small" in done.err
 
@@ -70,19 +68,19 @@ def test_an_expert_without_costs_is_named(mild, tables, fitted):
 def test_a_missing_feature_is_named(mild, tables, fitted):
     columns = tables.make(20, 1)
     del columns["f_2"]
-    done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
+    done = mild("evaluate", fitted, tables.write(columns, "less.csv"))
     assert done.code == 1
     assert "'f_2' is not one; did you mean" in done.err
 
 
 def test_a_folder_without_a_router_is_an_error_of_one_sentence(mild, tables):
-    done = mild("evaluate", tables.new, "--router", tables.folder / "nothing", "--json")
+    done = mild("evaluate", tables.folder / "nothing", tables.new, "--json")
     assert done.code == 1
     assert "there is no such folder" in done.json()["error"]
 
 
 def test_an_evaluation_on_numbers_is_saved_for_the_report(mild, tables, fitted):
-    saved = mild("evaluate", tables.new, "--router", fitted, "--save", "--json").json()["saved"]
+    saved = mild("evaluate", fitted, tables.new, "--save", "--json").json()["saved"]
     assert saved == str(fitted / "evaluation.json")
     page = tables.folder / "report.html"
     assert mild("report", fitted, "--out", page).code == 0

@@ -18,7 +18,7 @@ def test_a_router_is_fitted_saved_and_described(mild, tables):
     assert "columns left out (text, or identifiers of rows): id." in done.err
     router = load(tables.folder / "router")
     table = read_outcomes(tables.log)
-    assert router.expert_names == ["large", "medium", "small"]
+    assert router.experts == ["large", "medium", "small"]
     assert router.feature_names == ["f_0", "f_1", "f_2", "f_3"]
     assert router.info.kind == "standardized"
     assert router.info.data == DataInfo(fingerprint(table.vectors, table.given_costs), 240)
@@ -51,7 +51,7 @@ def test_every_kind_of_router_can_be_fitted(mild, tables, name, kind):
 
 def test_options_reach_the_router(mild, tables):
     words = "--loss mild --rewards contrast --surrogate 0.5 --margins 1,2,0.5 --alpha 0.1"
-    words += " --decision argmax --seed 7 --json"
+    words += " --decision argmax --random-state 7 --json"
     result = mild("fit", tables.log, "--out", tables.folder / "r", *words.split()).json()
     params = result["estimator"]["params"]
     expected = {
@@ -70,12 +70,12 @@ def test_options_reach_the_router(mild, tables):
 def test_columns_are_chosen_by_pattern(mild, tables):
     converted = tables.folder / "converted.parquet"
     words = ["--features", "f_[01]", "--costs", "*all,*large"]
-    assert mild("data", "convert", tables.log, converted, *words).code == 0
+    assert mild("convert", tables.log, converted, *words).code == 0
     done = mild("fit", converted, "-o", tables.folder / "r")
     assert done.code == 0, done.err
     router = load(tables.folder / "r")
     assert router.feature_names == ["f_0", "f_1"]
-    assert router.expert_names == ["large", "small"]
+    assert router.experts == ["large", "small"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_constant_costs_are_a_note_and_a_router(mild, tables):
 def test_one_expert_is_enough(mild, tables):
     done = mild("fit", tables.log, "--out", tables.folder / "r", "--experts", "small")
     assert done.code == 0, done.err
-    assert load(tables.folder / "r").expert_names == ["small"]
+    assert load(tables.folder / "r").experts == ["small"]
 
 
 def test_an_id_is_not_a_feature(mild, tables):

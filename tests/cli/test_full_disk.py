@@ -31,8 +31,8 @@ def test_a_full_disk_does_not_lose_the_result(mild, tables, full_disk, command, 
     outcomes = write_outcomes(make_columns(60), tables.folder / "outcomes.csv")
     words = {
         "tune": [log, "--out", tables.folder / "fresh", "--families", "ridge"],
-        "evaluate": [tables.new, "--router", router, "--save"],
-        "compare": [outcomes, "--method", "tdef", "--splits", 2, "--out", out],
+        "evaluate": [router, tables.new, "--save"],
+        "compare": [outcomes, "--methods", "tdef", "--n-splits", 2, "--out", out],
         "report": [router, "--table", tables.new, "--out", out.with_suffix(".html")],
     }[command]
     before = sorted(os.listdir(tables.folder)), sorted(os.listdir(router))

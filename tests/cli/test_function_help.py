@@ -22,7 +22,7 @@ DESCRIBED = described_commands(library_commands())
 def test_the_commands_that_have_a_function_are_described_by_it():
     assert {
         "tune", "fit", "evaluate", "compare", "report", "add-expert", "explain", "versions", "route",
-        "data convert", "data split", "data describe",
+        "convert", "data split", "describe",
     } <= set(DESCRIBED)  # fmt: skip
 
 
@@ -49,11 +49,11 @@ def test_a_new_default_of_the_function_is_the_default_of_the_command(monkeypatch
     folder = logs.folder / "router-defaults"
     if not folder.exists():
         assert mild("fit", logs.log, "--out", folder).code == 0
-    mild("evaluate", logs.new, "--router", folder)
+    mild("evaluate", folder, logs.new)
     assert (given["confidence"], given["random_state"]) == (0.5, 3)
     assert "keep_seen" not in given
     assert "Default: 0.5." in mild("evaluate", "--help").out
-    mild("evaluate", logs.new, "--router", folder, "--confidence", "0.8", "--keep-seen")
+    mild("evaluate", folder, logs.new, "--confidence", "0.8", "--keep-seen")
     assert (given["confidence"], given["keep_seen"]) == (0.8, True)
 
 

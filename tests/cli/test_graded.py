@@ -28,10 +28,10 @@ def test_tables_and_pages_use_the_word(mild, graded, tmp_path, which):
     word, other = ("accuracy", "mean score") if which else ("mean score", "accuracy")
     folder, page = tmp_path / "router", tmp_path / "report.html"
     texts = [
-        mild("data", "describe", table).out,
+        mild("describe", table).out,
         mild("fit", table, "--out", folder, "--router", "ridge").out,
-        mild("evaluate", table, "--router", folder).out,
-        mild("compare", table, "--method", "tdef", "--splits", 2).out,
+        mild("evaluate", folder, table).out,
+        mild("compare", table, "--methods", "tdef", "--n-splits", 2).out,
     ]
     mild("report", folder, "--table", table, "--out", page)
     for text in texts:

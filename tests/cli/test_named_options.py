@@ -14,8 +14,8 @@ COMMANDS = library_commands()
 
 
 def test_an_unknown_option_in_a_document_is_found():
-    text = "mild fit log.csv --out r --n-jobs 2\n`mild data convert a.csv` with --none"
-    assert unknown_options(text, COMMANDS) == ["fit --n-jobs"]
+    text = "mild fit log.csv --out r --jobs 2\n`mild convert a.csv` with --none"
+    assert unknown_options(text, COMMANDS) == ["fit --jobs"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

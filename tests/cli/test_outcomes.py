@@ -13,7 +13,7 @@ from mild.data import read_outcomes, read_part
 from mild.errors import OptionError
 from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
 
-QUICK = ["--jobs", 1, "--families", "ridge"]
+QUICK = ["--n-jobs", 1, "--families", "ridge"]
 
 
 # fit
@@ -26,7 +26,7 @@ def test_a_table_becomes_a_router_that_reads(mild, logs, tmp_path):
     assert "what asking costs" in done.out
     assert "possible gain" in done.out
     router = load(tmp_path / "r")
-    assert router.expert_names == EXPERTS
+    assert router.experts == EXPERTS
     assert router.text.kind == "hashing"
     assert router.info.notes["cost"]["beta"]["cook"] == 0.2
     assert router.query_hashes.size == 150
@@ -57,7 +57,7 @@ def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, log
 
 
 def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
-    done = mild("evaluate", logs.new, "--router", readers())
+    done = mild("evaluate", readers(), logs.new)
     assert done.code == 0, done.err
     for words in (
         "loss = error + what asking costs",
@@ -77,15 +77,15 @@ def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
 
 
 def test_a_report_by_groups_says_what_evaluate_says(mild, logs, readers, tmp_path):
-    words = ["--group", "subject", "--json"]
-    told = mild("evaluate", logs.new, "--router", readers(), *words).json()["verdict"]
+    words = ["--groups", "subject", "--json"]
+    told = mild("evaluate", readers(), logs.new, *words).json()["verdict"]
     out = ["--table", logs.new, "--out", tmp_path / "page.html"]
     assert mild("report", readers(), *out, *words).json()["verdict"]["sentence"] == told["sentence"]
 
 
 def test_an_evaluation_can_be_saved_for_a_report(mild, logs, tmp_path):
     assert mild("fit", logs.log, "--out", tmp_path / "r").code == 0
-    done = mild("evaluate", logs.new, "--router", tmp_path / "r", "--save")
+    done = mild("evaluate", tmp_path / "r", logs.new, "--save")
     assert done.out.splitlines()[-1] == f"Written to {tmp_path / 'r' / 'evaluation.json'}."
     saved = json.loads((tmp_path / "r" / "evaluation.json").read_text(encoding="utf-8"))
     assert saved["verdict"]["sentence"] == done.out.splitlines()[-2]
@@ -125,7 +125,7 @@ def test_without_a_table_the_one_that_comes_with_mild_is_used(
     done = mild(command, "--out", tmp_path / "r", *(QUICK if command == "tune" else []))
     assert done.code == 0, done.err
     assert "read as wide: 3 experts, 150 queries" in done.err
-    assert load(tmp_path / "r").expert_names == EXPERTS
+    assert load(tmp_path / "r").experts == EXPERTS
 
 
 def test_options_of_outcomes_are_refused_for_other_tables(mild, tables):
@@ -157,14 +157,14 @@ def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
     train = read_part(file, "train")
     assert f"the {len(train)} train rows by column 'split'" in trained.err
     assert load(router).info.notes["table"]["fingerprint"] == train.fingerprint()
-    judged = mild("evaluate", file, "--router", router, "--json")
+    judged = mild("evaluate", router, file, "--json")
     assert judged.json()["rows"] == len(read_part(file, "test"))
     assert judged.json()["seen_in_fit"]["queries"] == 0
     assert "test rows by column 'split'" in judged.err
-    everything = mild("evaluate", file, "--router", router, "--where", "split=*", "--json").json()
+    everything = mild("evaluate", router, file, "--where", "split=*", "--json").json()
     assert everything["rows"] == 120
     some = mild(
-        "evaluate", file, "--router", router, "--where", "split=validation", "--where", "subject=s0",
+        "evaluate", router, file, "--where", "split=validation", "--where", "subject=s0",
         "--json",
     ).json()  # fmt: skip
     assert some["rows"] == 2
@@ -213,17 +213,17 @@ def test_dollars_beside_queries_are_the_whole_cost_only_on_request(mild, tmp_pat
     )
     refused = mild("tune", file, "--out", tmp_path / "r", *QUICK)
     assert refused.code == 1
-    assert "mild data convert FILE outcomes.parquet --scores NAMES" in refused.err
+    assert "mild convert FILE outcomes.parquet --scores NAMES" in refused.err
     assert "--form numbers" in refused.err
     priced, numbers = tmp_path / "priced.parquet", tmp_path / "numbers.parquet"
     words = ["--scores", "acc_*", "--prices", "cost__*"]
-    assert mild("data", "convert", file, priced, *words).code == 0
-    read = mild("data", "describe", priced, "--json").json()
+    assert mild("convert", file, priced, *words).code == 0
+    read = mild("describe", priced, "--json").json()
     assert sorted(expert["mean_price"] for expert in read["experts"]) == pytest.approx(
         [0.001, 0.002, 0.003]
     )
     words = ["--form", "numbers", "--features", "day"]
-    assert mild("data", "convert", file, numbers, *words).code == 0
+    assert mild("convert", file, numbers, *words).code == 0
     assert mild("fit", numbers, "--out", tmp_path / "r").code == 0
     assert load(tmp_path / "r").feature_names == ["day"]
 

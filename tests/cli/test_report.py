@@ -58,7 +58,7 @@ def test_a_router_and_a_table_become_a_page(mild, router, outcomes, tmp_path):
 
 
 def test_the_figures_are_those_of_mild_evaluate(mild, router, outcomes, tmp_path):
-    told = mild("evaluate", outcomes / "all.parquet", "--router", router, "--json").json()
+    told = mild("evaluate", router, outcomes / "all.parquet", "--json").json()
     done = mild(
         "report",
         router,
@@ -81,7 +81,7 @@ def test_few_rows_that_were_seen_are_left_out_unless_they_are_kept(
 ):
     table = parquet.read_table(outcomes / "all.parquet")
     parquet.write_table(table.take([0, 1, *range(200, 300)]), tmp_path / "few.parquet")
-    told = mild("evaluate", tmp_path / "few.parquet", "--router", router)
+    told = mild("evaluate", router, tmp_path / "few.parquet")
     assert "note: 2 rows (2 %) are left out" in told.err
     assert "warning" not in told.err
     assert "on 100 rows" in told.out
@@ -94,7 +94,7 @@ def test_few_rows_that_were_seen_are_left_out_unless_they_are_kept(
     assert kept.json()["rows"] == 102
     assert "2 of 102 queries were in the training data" in kept.err
     assert "optimistic" in (tmp_path / "a.html").read_text(encoding="utf-8")
-    for option in (["--keep-seen"], ["--queries", 3], ["--confidence", 0.9], ["--seed", 1]):
+    for option in (["--keep-seen"], ["--queries", 3], ["--confidence", 0.9], ["--random-state", 1]):
         without = mild("report", router, *option, "--out", tmp_path / "b.html")
         assert without.code == 1
         assert f"{option[0]} needs a table" in without.err
@@ -105,7 +105,7 @@ def test_a_saved_evaluation_is_rendered(mild, router, outcomes, tmp_path):
     assert lacking.code == 1
     assert "no saved evaluation" in lacking.err
     assert "--table" in lacking.err
-    saved = mild("evaluate", outcomes / "all.parquet", "--router", router, "--save")
+    saved = mild("evaluate", router, outcomes / "all.parquet", "--save")
     assert saved.code == 0, saved.err
     done = mild("report", router, "--out", tmp_path / "a.html", "--title", "Ours")
     assert done.code == 0, done.err
@@ -115,7 +115,7 @@ def test_a_saved_evaluation_is_rendered(mild, router, outcomes, tmp_path):
 def test_a_comparison_is_rendered_alone_or_beside(mild, router, outcomes, tmp_path):
     results = tmp_path / "results.json"
     done = mild(
-        "compare", outcomes / "all.parquet", "--price-weight", 5, "--method", "ce", "--splits", 2,
+        "compare", outcomes / "all.parquet", "--price-weight", 5, "--methods", "ce", "--n-splits", 2,
         "--out", results,
     )  # fmt: skip
     assert done.code == 0, done.err
@@ -149,7 +149,7 @@ def test_a_router_of_numbers_has_a_report_on_a_table_of_numbers(mild, fitted, ta
         (["--where", "part"], "where must be COLUMN=VALUE"),
         (["--where", "part=future"], "no row has 'part=future'; column 'part' holds new, old."),
         (["--where", "nowhere=1"], "there must be a column 'nowhere'"),
-        (["--group", "nowhere"], "there is no column 'nowhere'"),
+        (["--groups", "nowhere"], "there is no column 'nowhere'"),
         (["--out", "report.txt"], "must end in .html"),
         (["--comparison", "missing.json"], "cannot read missing.json"),
     ],
@@ -162,7 +162,7 @@ def test_invalid_options_are_reported(mild, router, outcomes, tmp_path, words, s
 
 
 def test_options_about_a_table_need_a_table(mild, router, tmp_path):
-    for words in (["--where", "a=b"], ["--group", "a"], ["--beta", "little=1"]):
+    for words in (["--where", "a=b"], ["--groups", "a"], ["--beta", "little=1"]):
         done = mild("report", router, "--out", tmp_path / "a.html", *words)
         assert done.code == 1
         assert "--table" in done.err

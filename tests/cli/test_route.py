@@ -142,7 +142,7 @@ def test_a_question_with_choices_is_routed_as_it_is_evaluated(mild, tmp_path):
     table = write_outcomes(columns, tmp_path / "table.jsonl")
     folder = tmp_path / "router"
     assert mild("fit", table, "--out", folder).code == 0
-    judged = mild("evaluate", table, "--router", folder, "--json").json()
+    judged = mild("evaluate", folder, table, "--json").json()
     shares = dict(zip(judged["experts"], judged["summary"]["shares"], strict=True))
     done = route(folder, table)
     asked = [answer["expert"] for answer in done.answers]

@@ -19,7 +19,7 @@ SHARES = ["p__large", "p__medium", "p__small"]
 def expected(tables, fitted):
     router = load(fitted)
     X = read_outcomes(tables.new).vectors
-    return [router.expert_names[k] for k in router.predict(X)], router.predict_proba(X)
+    return [router.experts[k] for k in router.predict(X)], router.predict_proba(X)
 
 
 def answers(done):

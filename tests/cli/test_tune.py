@@ -20,7 +20,7 @@ from mild.tuning.tune import tune
 from outcome_cases import make_columns, write_outcomes
 from waiting import PATIENCE
 
-QUICK = ["--families", "ridge", "--jobs", "1"]
+QUICK = ["--families", "ridge", "--n-jobs", "1"]
 
 
 def test_a_search_is_saved_and_judged(mild, tables):
@@ -30,10 +30,10 @@ def test_a_search_is_saved_and_judged(mild, tables):
     assert "candidates, 5 folds" not in done.out
     assert "Routing pays: the mean loss of the router is" in done.out
     assert "lower than that of always" in done.out
-    assert f"mild evaluate TABLE --router {out}" in done.out.splitlines()[-1]
+    assert f"mild evaluate {out} TABLE" in done.out.splitlines()[-1]
     router = load(out)
     assert router.info.estimator.class_name == "RouterCV"
-    assert router.expert_names == ["large", "medium", "small"]
+    assert router.experts == ["large", "medium", "small"]
     assert "%" in done.out
     assert "━━━" not in done.err, "a progress bar without a terminal"
 
@@ -52,7 +52,7 @@ def test_json_holds_candidates_and_verdict(mild, tables):
 
 
 def test_the_search_is_that_of_the_library(mild, tables):
-    words = ["--families", "ridge, knn", "--jobs", "1", "--seed", "3"]
+    words = ["--families", "ridge, knn", "--n-jobs", "1", "--random-state", "3"]
     mild("tune", tables.log, "--out", tables.folder / "r", *words)
     search = RouterCV(families=["ridge", "knn"], n_jobs=1)
     expected = tune(read_outcomes(tables.log), search=search, random_state=3).router
@@ -90,7 +90,7 @@ def interrupted(mild, tables, monkeypatch):
             return judge(*task)
 
         monkeypatch.setattr(search, "_judge_block", interrupting)
-        words = ["--json", "--families", "ridge,knn", "--jobs", "1"]
+        words = ["--json", "--families", "ridge,knn", "--n-jobs", "1"]
         return mild("tune", tables.log, "--out", tables.folder / "r", *words)
 
     return run
@@ -154,7 +154,7 @@ def test_details_are_the_loss_and_the_candidates(mild, tables):
 
 def test_few_groups_are_noted_and_searched(mild, logs, tmp_path):
     some = [word for name in ("s0", "s1", "s2") for word in ("--where", f"subject={name}")]
-    words = ("--group", "subject", *some, *QUICK, "--details")
+    words = ("--groups", "subject", *some, *QUICK, "--details")
     done = mild("tune", logs.log, "--out", tmp_path / "router", *words)
     assert done.code == 0, done.err
     assert "note: subject has 3 values: 3 folds instead of 5." in done.err
@@ -162,13 +162,13 @@ def test_few_groups_are_noted_and_searched(mild, logs, tmp_path):
 
 
 def test_a_negative_seed_is_refused(mild, logs, tmp_path):
-    done = mild("tune", logs.log, "--out", tmp_path / "router", "--seed", -1)
+    done = mild("tune", logs.log, "--out", tmp_path / "router", "--random-state", -1)
     assert done.code == 2
-    assert "--seed" in done.err
+    assert "--random-state" in done.err
 
 
 def test_the_candidate_that_is_taken_is_marked_and_listed(mild, logs, tmp_path):
-    words = ["--jobs", 1, "--families", "ridge,knn,stack"]
+    words = ["--n-jobs", 1, "--families", "ridge,knn,stack"]
     done = mild("tune", logs.log, "--out", tmp_path / "r", *words, "--details")
     lines = [line for line in done.out.splitlines() if "* 0." in line]
     assert len(lines) == 1
@@ -184,7 +184,7 @@ def test_a_table_with_holes_says_which_rows_the_verdict_leaves_out(mild, tmp_pat
     asked = columns["correct__poet"].astype(float)
     asked[:50] = np.nan
     file = write_outcomes({**columns, "correct__poet": asked}, tmp_path / "log.parquet")
-    words = ["--jobs", 1, "--families", "ridge"]
+    words = ["--n-jobs", 1, "--families", "ridge"]
     done = mild("tune", file, "--out", tmp_path / "r", *words)
     assert "note: 50 of 150 rows are left out because not every expert was asked.\n" in done.err
     assert ", 100 rows, " in done.out
@@ -228,7 +228,7 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     # A mix of two settings has as much quality as was asked for.
     assert target["setting"].startswith("a mix of two trade-offs")
     frontier = load(out).info.frontier
-    best_quality = frontier["quality"][load(out).expert_names.index(target["best_expert"])]
+    best_quality = frontier["quality"][load(out).experts.index(target["best_expert"])]
     assert target["quality"] == pytest.approx(2 * best_quality)
     assert done.out.count("Target met on held-out rows") == 1
     assert target["setting"] in " ".join(done.out.split())
@@ -298,12 +298,12 @@ def test_the_best_candidate_is_not_used_unless_it_beats_the_constant(mild, table
     for k, name in enumerate(("small", "medium", "large")):
         columns[f"cost__{name}"] = rng.uniform(size=120) + 0.3 * k
     file = tables.write(columns, "noise.csv")
-    done = mild("tune", file, "--out", tables.folder / "r", "--families", "knn", "--jobs", 1)
+    done = mild("tune", file, "--out", tables.folder / "r", "--families", "knn", "--n-jobs", 1)
     assert done.code == 0, done.err
     assert "The best candidate is not used (its mean cost on held-out rows is not lower" in done.out
     assert "(always small)" in done.out
     router = load(tables.folder / "r")
-    small = router.expert_names.index("small")
+    small = router.experts.index("small")
     assert set(router.predict(read_outcomes(file).vectors)) == {small}
 
 

@@ -41,7 +41,7 @@ def test_names_must_be_a_list_of_at_least_one(names):
 def test_a_table_without_an_expert_of_a_router_names_the_router():
     router = priced_router()
     table = read_outcomes(pa.table(make_columns(10)))
-    experts = ", ".join(router.expert_names)
+    experts = ", ".join(router.experts)
     message = f"the router was trained on {experts}; the table has no {experts}, only adder"
     with pytest.raises(InvalidInputError, match=message):
         with_router_experts(router, table)

@@ -388,14 +388,14 @@ def test_the_folder_is_one_of_a_router(tmp_path):
     X, _, _ = draw(40, seed=11)
     folder = classifier.save(tmp_path / "folder", expert_names=["Kim", "Lee"])
     router = mild.load(folder)
-    assert router.expert_names == ["model", "Kim", "Lee"]
-    names = np.array(router.expert_names)
+    assert router.experts == ["model", "Kim", "Lee"]
+    names = np.array(router.experts)
     expected = names[classifier.defer(X) + 1]
     np.testing.assert_array_equal(names[router.predict(X)], expected)
     assert router.route(X) == expected.tolist()
     assert DeferralClassifier.load(folder).expert_names_ == ["model", "Kim", "Lee"]
     without = router.without("Kim")
-    assert "Kim" not in {without.expert_names[k] for k in without.predict(X)}
+    assert "Kim" not in {without.experts[k] for k in without.predict(X)}
     with pytest.raises(RouterFileError, match="not a DeferralClassifier"):
         DeferralClassifier.load(mild.save(without, tmp_path / "smaller"))
     with pytest.raises(FileExistsError):

@@ -209,7 +209,7 @@ def test_numbers_are_judged_with_their_costs():
 
 
 def test_a_router_is_judged_on_what_it_reads(router, parts):
-    numbers = Outcomes.from_arrays(np.eye(3), np.eye(3), experts=router.expert_names)
+    numbers = Outcomes.from_arrays(np.eye(3), np.eye(3), experts=router.experts)
     with pytest.raises(InvalidInputError, match="must have queries"):
         mild.evaluate(router, numbers)
     with pytest.raises(InvalidInputError, match="must be a table of numbers"):

@@ -77,7 +77,7 @@ def column(table, name):
 def fit(table, router, **settings):
     """The router that ``mild.fit`` makes, or that of an estimator which is fitted already."""
     if hasattr(router, "fit"):
-        return replace(as_router(router), expert_names=table.experts)
+        return replace(as_router(router), experts=table.experts)
     return mild.fit(table, router, **settings)
 
 

@@ -82,7 +82,7 @@ def test_a_mixture_of_known_experts_is_found_and_its_interval_holds():
 
 def test_the_new_expert_is_last_and_the_others_decide_as_before(router, table, known):
     added = add_expert(router, labels(table), known=known)
-    assert added.router.expert_names == [*router.expert_names, NEW]
+    assert added.router.experts == [*router.experts, NEW]
     X = router.features(table.queries)
     assert_allclose(
         added.router.expected_costs(X)[:, :-1], router.expected_costs(X), rtol=1e-5, atol=1e-6
@@ -93,14 +93,14 @@ def test_the_new_expert_is_last_and_the_others_decide_as_before(router, table, k
     assert low < mean < high
     scores, _, _ = table.outcomes_of([NEW])
     assert low < float((1 - scores).mean()) < high
-    share = (added.router.predict(X) == len(router.expert_names)).mean()
+    share = (added.router.predict(X) == len(router.experts)).mean()
     assert added.share == pytest.approx(share, abs=0.02)
 
 
 def test_it_is_saved_with_all_that_is_known(router, table, known, tmp_path):
     added = add_expert(router, labels(table), known=known).router
     loaded = mild.load(added.save(tmp_path / "router"))
-    assert loaded.expert_names == added.expert_names
+    assert loaded.experts == added.expert_names
     assert loaded.route(table.queries) == added.route(table.queries)
     assert loaded.info.target is None
     assert loaded.info.frontier is None
@@ -114,7 +114,7 @@ def test_labels_bring_gain_and_are_better_than_none(table, known):
     train, test = table.split(random_state=1)
     before = mild.fit(train.select(known.experts), **ROUTERS["ridge"])
     added = add_expert(before, labels(train, 150), known=train)
-    scores, _, _ = test.outcomes_of(added.router.expert_names)
+    scores, _, _ = test.outcomes_of(added.router.experts)
     costs = 1 - scores
     every = np.arange(len(test))
     old = costs[every, before.predict_texts(test.queries)].mean()
@@ -181,7 +181,7 @@ def test_a_router_by_scores_is_refused_or_decides_by_its_heads(table, known):
     assert any("scores" in sentence for sentence in added.sentences)
     heads, X = router.with_prices(price_weight=50), router.features(table.queries)
     assert_array_equal(added.router.without(NEW).predict(X), heads.predict(X))
-    assert added.router.expert_names[-1] == NEW
+    assert added.router.experts[-1] == NEW
 
 
 def test_prices_of_the_new_expert_count(table, known):
@@ -196,7 +196,7 @@ def test_prices_of_the_new_expert_count(table, known):
     assert error.value.code == "invalid_price"
     cheap = dear.router.with_prices(price_weight=0.0)
     assert (cheap.predict_texts(table.queries) == 2).any()
-    assert NEW not in dear.router.without(NEW).expert_names
+    assert NEW not in dear.router.without(NEW).experts
 
 
 @pytest.mark.parametrize("goal", [{"price_weight": 50}, {"keep_quality": 0.9}])
@@ -210,10 +210,10 @@ def test_tuned_routers_take_an_expert_and_two(table, known, goal):
         assert any("mixed two settings" in sentence for sentence in added.sentences)
     again = replace(labels(table, seed=1), experts=["another"])
     both = add_expert(added.router, again, known=table)
-    assert both.router.expert_names == [*known.experts, NEW, "another"]
+    assert both.router.experts == [*known.experts, NEW, "another"]
     assert both.router.has_prices
     both.router.with_prices(price_weight=1.0).route(table.queries[:5])
-    assert both.router.without(NEW).expert_names == [*known.experts, "another"]
+    assert both.router.without(NEW).experts == [*known.experts, "another"]
 
 
 def test_outcomes_of_known_experts_are_used(table, known, regression):
@@ -241,7 +241,7 @@ def test_fixed_costs_count_and_those_of_removed_experts_do_not(table, known):
 
 def test_how_sure_the_estimate_is_decides_how_often_the_gateway_explores(table, known, regression):
     added = add_expert(regression, labels(table), known=known)
-    info, names = added.router.info, added.router.expert_names
+    info, names = added.router.info, added.router.experts
     _, low, high = added.cost
     assert info.standard_errors == {NEW: pytest.approx((high - low) / 2 / 1.96, rel=1e-3)}
     learned = replace(
@@ -284,7 +284,7 @@ def test_a_price_is_finite_and_not_negative(table, known, regression, price):
 def test_a_folder_is_accepted_in_place_of_a_router(table, known, tmp_path):
     folder = mild.fit(known, "constant").save(tmp_path / "router")
     added = add_expert(folder, labels(table), known=table)
-    assert added.router.expert_names[-1] == NEW
+    assert added.router.experts[-1] == NEW
     with pytest.raises(InvalidInputError, match="router must be a Router, or its folder; got int"):
         add_expert(3, table)
 

@@ -64,7 +64,7 @@ def by_loss():
 
 
 def frontier_of(result):
-    return Frontier.from_dict(result.router.info.frontier, result.router.expert_names)
+    return Frontier.from_dict(result.router.info.frontier, result.router.experts)
 
 
 def test_a_quality_is_kept_by_a_cascade_at_fewer_dollars(kept):

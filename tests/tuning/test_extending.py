@@ -125,7 +125,7 @@ def test_a_setting_of_ones_own_is_taken_where_it_is_the_best(tmp_path):
     assert result.target.dollars_per_1000 == pytest.approx(5.5, rel=0.1)
     loaded = mild.load(result.router.save(tmp_path / "router"))
     chosen = loaded.predict(vectors)
-    is_small = chosen == loaded.expert_names.index("small")
+    is_small = chosen == loaded.experts.index("small")
     assert np.mean(is_small == is_easy) > 0.95
     again = loaded.with_target(keep_quality=1.05)
     assert (again.predict(vectors) == chosen).all()

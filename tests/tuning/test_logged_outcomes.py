@@ -55,7 +55,7 @@ def make_logged(router, n=1500, seed=0, wrong=WRONG, dollars=DOLLARS, rate=1.0):
         reported=np.full(n, -1),
         episode=np.arange(n),
         draws=np.full((n, router.n_experts), 1 / router.n_experts, np.float32),
-        expert_names=tuple(router.expert_names),
+        expert_names=tuple(router.experts),
         routers=("f",),
         reports=("m-1", "m-2"),
         requests=n,
@@ -71,7 +71,7 @@ def choices(router, n=60):
     named = {}
     for kind in KINDS:
         chosen = router.predict_texts(texts_of([kind] * n, rng))
-        named[kind] = {router.expert_names[k] for k in chosen}
+        named[kind] = {router.experts[k] for k in chosen}
     return named
 
 
@@ -199,7 +199,7 @@ def test_a_candidate_learns_which_expert_is_good():
     router = make_router(ALWAYS_LARGE)
     candidate = learn(router, make_logged(router, wrong=SMALL_IS_BEST))
     assert choices(candidate) == always("small")
-    assert candidate.expert_names == router.expert_names
+    assert candidate.experts == router.experts
     assert candidate.text is router.text
     assert candidate.info.estimator.class_name == "PooledHeads"
     assert candidate.info.verdict is None

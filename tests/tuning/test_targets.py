@@ -141,7 +141,7 @@ def test_the_cases_are_a_mix_a_single_setting_and_cascades(tuned):
 @pytest.mark.parametrize("name", ["quality", "loss", "mixed cascade"])
 def test_a_mix_is_expected_to_have_the_quality_that_was_asked_for(tuned, name):
     result = tuned(name)
-    names = result.router.expert_names
+    names = result.router.experts
     frontier = Frontier.from_dict(result.router.info.frontier, names)
     target = Target(**wanted_of(name))
     point = target.choose(frontier).point
@@ -247,7 +247,7 @@ def test_a_router_tuned_without_a_target_can_be_set_to_one(tuned, tuned_without_
 def test_a_target_keeps_error_and_price_apart(tuned):
     router = tuned("quality").router
     table = graded_table()
-    names = router.expert_names
+    names = router.experts
     cheap = router.with_prices(price_weight=1e9)
     assert set(cheap.route(table.queries)) == {"small"}
     free = router.with_prices(price_weight=0.0)
@@ -319,7 +319,7 @@ def test_mixes_lead_on_to_the_best_expert(tuned):
         dollars = []
         for share in np.linspace(0.9, 1.0, 21):
             dollars.append(router.with_target(keep_quality=share).info.target.dollars_per_1000)
-        frontier = Frontier.from_dict(router.info.frontier, router.expert_names)
+        frontier = Frontier.from_dict(router.info.frontier, router.experts)
         steps = np.diff(dollars) / frontier.reference.dollars
         assert steps.min() >= -1e-9
         assert steps.max() < 0.35, name

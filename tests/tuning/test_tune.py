@@ -175,7 +175,7 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
     table = Outcomes.from_arrays(X, costs, **names)
     found = mild.tune(table, search=mild.RouterCV(alphas=[0.01], cv=3))
     loaded = mild.load(found.router.save(tmp_path / "r"))
-    assert loaded.expert_names == table.experts
+    assert loaded.experts == table.experts
     assert loaded.feature_names == ["length", "age"]
     assert loaded.text is None
     np.testing.assert_array_equal(loaded.predict(X), found.router.predict(X))
@@ -285,7 +285,7 @@ def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
     pipeline.fit(train.queries, costs)
     folder = mild.save(pipeline, tmp_path / "r", table=train, price_weight=50)
     loaded = mild.load(folder)
-    assert loaded.expert_names == train.experts
+    assert loaded.experts == train.experts
     assert loaded.predict_texts(test.queries).tolist() == pipeline.predict(test.queries).tolist()
     assert loaded.info.cost.price_weight == 50
     assert loaded.info.table.fingerprint == train.fingerprint()

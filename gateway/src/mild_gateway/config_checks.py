@@ -66,7 +66,7 @@ class ConfigCheck:
         settings = self.settings
         router_experts = None
         if self.router is not None:
-            router_experts = self.router.expert_names
+            router_experts = self.router.experts
         is_ok = not any(finding.kind == "error" for finding in self.findings)
         return {
             "config": self.config,
@@ -203,7 +203,7 @@ def _served_router(settings: Settings, router: Router) -> Router:
 
 def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     """Experts of the router without an endpoint, and endpoints that the router does not know."""
-    router_names = list(dict.fromkeys(map(configured_name, router.expert_names)))
+    router_names = list(dict.fromkeys(map(configured_name, router.experts)))
     missing = without_endpoint(router_names, _names(settings))
     unknown = [expert for expert in settings.experts if expert.name not in router_names]
     source = "the settings"
@@ -269,15 +269,15 @@ def _fallbacks_among(settings: Settings, names: Iterable[str]) -> list[str]:
 
 def _present(settings: Settings, router: Router) -> list[int]:
     """Indices of the router's experts that have an endpoint."""
-    absent = without_endpoint(router.expert_names, _names(settings))
-    return [k for k, name in enumerate(router.expert_names) if name not in absent]
+    absent = without_endpoint(router.experts, _names(settings))
+    return [k for k, name in enumerate(router.experts) if name not in absent]
 
 
 def _fallback_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     names = _fallbacks_among(settings, _names(settings))
     if not names:
         return
-    present = {router.expert_names[k] for k in _present(settings, router)}
+    present = {router.experts[k] for k in _present(settings, router)}
     if present and present <= set(names):
         yield _error(
             "the router must have an expert to choose, but all of its experts have "
@@ -286,7 +286,7 @@ def _fallback_findings(settings: Settings, router: Router) -> Iterator[ConfigFin
     if settings.routing.max_attempts == 1:
         yield _warning(f"{', '.join(names)} can only be asked by name: routing.max_attempts is 1.")
         return
-    n_routed = len(set(router.expert_names) - set(names))
+    n_routed = len(set(router.experts) - set(names))
     attempts = n_routed * (1 + RETRIES)
     if attempts >= settings.routing.max_attempts:
         yield _warning(
@@ -300,8 +300,8 @@ def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
     name = settings.routing.on_novel
     if name is None:
         return
-    if name not in router.expert_names:
-        known = ", ".join(router.expert_names)
+    if name not in router.experts:
+        known = ", ".join(router.experts)
         yield _error(
             f"routing.on_novel must be one of the router's experts ({known}); got {name!r}."
         )
@@ -317,7 +317,7 @@ def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
 def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     """Whether the router meets the target, and at which trade-off."""
     key = settings.key_with_line("routing", "target")
-    kept_back = _fallbacks_among(settings, router.expert_names)
+    kept_back = _fallbacks_among(settings, router.experts)
     if settings.routing.target is None:
         if kept_back and router.info.target is not None:
             yield _warning(
@@ -386,7 +386,7 @@ def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
         yield _error(
             f"no expert must have the name {CASCADE!r}: it stands for the cascade in the ledger."
         )
-    asked_names = [configured_name(router.expert_names[k]) for k in policy.order]
+    asked_names = [configured_name(router.experts[k]) for k in policy.order]
     kept_back = _fallbacks_among(settings, dict.fromkeys(asked_names))
     if kept_back:
         yield _warning(
@@ -412,7 +412,7 @@ def _step_finding(settings: Settings, router: Router, cascade: CascadePolicy) ->
         )
     steps = []
     for step in served.steps:
-        steps.append(", ".join(router.expert_names[k] for k in step))
+        steps.append(", ".join(router.experts[k] for k in step))
     return _note(
         f"the model {model} asks {'; then '.join(steps)}. The model mild-direct asks one expert."
     )
@@ -428,7 +428,7 @@ def _mix_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]
         )
         return
     yield _note(
-        f"the model mild mixes two settings: {mix_words(router.mix, router.expert_names)}. The models "
+        f"the model mild mixes two settings: {mix_words(router.mix, router.experts)}. The models "
         "router-mild-<t> have no mix."
     )
 
@@ -460,7 +460,7 @@ def _grading_findings(settings: Settings, router: Router | None) -> Iterator[Con
         rule = f"must be one of the experts ({', '.join(_names(settings))})"
         yield _error(f"{key('expert')} {rule}; got {grading.expert!r}.")
         return
-    if router is not None and expert.name in router.expert_names:
+    if router is not None and expert.name in router.experts:
         yield _warning(
             f"{key('expert')}: {expert.name} is an expert of the router, and does not grade its own "
             "answers: nothing is learned about them here."

@@ -48,7 +48,7 @@ def place(tmp_path, monkeypatch):
     features = HashingFeatures().fit(texts)
     costs = np.where(np.arange(60)[:, None] % 2 == np.arange(2), 0.1, 0.9)
     router = LinearRouter().fit(features.transform(texts), costs)
-    save(router, tmp_path / "router", expert_names=["small", "large"], text=features)
+    save(router, tmp_path / "router", experts=["small", "large"], text=features)
 
     def run(*words, config=CONFIG, name="mild.toml"):
         (tmp_path / name).write_text(config)
@@ -167,7 +167,7 @@ def test_a_router_of_vectors_is_refused_as_it_is_by_the_server(place, tmp_path):
     costs = np.where(vectors[:, :1] > 0, [[0.1, 0.9]], [[0.9, 0.1]])
     features = VectorFeatures().fit(vectors)
     router = LinearRouter().fit(features.transform(vectors), costs)
-    save(router, tmp_path / "vectors", expert_names=["small", "large"], text=features)
+    save(router, tmp_path / "vectors", experts=["small", "large"], text=features)
     found = place.run("--router", tmp_path / "vectors")
     assert found.code == 1
     assert "must read texts, but it was fitted on vectors" in found.err

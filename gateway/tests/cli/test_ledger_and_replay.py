@@ -29,7 +29,7 @@ def saved(tmp_path_factory):
     features = HashingFeatures(n_components=16).fit(texts)
     costs = np.array([DOLLARS[kind] for kind in kinds])
     router = RidgeRouter().fit(features.transform(texts), costs)
-    save(router, folder / "router", expert_names=NAMES, text=features)
+    save(router, folder / "router", experts=NAMES, text=features)
     records, errors = make_log(1500)
     write_log(folder / "l.db", records)
     lines = [json.dumps({"request_id": name, "error": value}) for name, value in errors.items()]

@@ -23,9 +23,9 @@ ASKED = {
 
 def test_the_router_travels_with_the_package():
     router = demo_router()
-    assert set(router.expert_names) == set(STAND_INS)
+    assert set(router.experts) == set(STAND_INS)
     chosen = router.predict_texts(list(ASKED))
-    assert [router.expert_names[k] for k in chosen] == [name for name, _ in ASKED.values()]
+    assert [router.experts[k] for k in chosen] == [name for name, _ in ASKED.values()]
 
 
 @pytest.mark.slow

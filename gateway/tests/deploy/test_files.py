@@ -66,7 +66,7 @@ def test_compose_names_files_and_services_that_exist():
 
 def test_the_gateways_of_compose_have_the_demos_experts(tmp_path):
     settings = write_settings(tmp_path, (DEPLOY / "compose/mild.toml").read_text())
-    assert sorted(expert.name for expert in settings.experts) == demo_router().expert_names
+    assert sorted(expert.name for expert in settings.experts) == demo_router().experts
     assert settings.port == 6060
     assert {expert.base_url.split("/")[2] for expert in settings.experts} == {"experts:8080"}
     grace = COMPOSE["services"]["gateway-1"]["stop_grace_period"]

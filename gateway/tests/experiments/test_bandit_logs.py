@@ -160,10 +160,10 @@ def test_an_exported_log_gives_the_estimates_of_its_ledger(ledger, tmp_path, for
     left_out = Counter()
     rows = ledger_draws(str(path), left_out, **options)
     with (tmp_path / "log.csv").open("wb") as file:
-        assert write_draws(file, form, rows, router.expert_names) == 1000
+        assert write_draws(file, form, rows, router.experts) == 1000
     assert not left_out
     ours = replay(ledger_reader(path), router, **options)
-    log = replay_log(read_log(tmp_path / "log.csv", form, router.expert_names), router)
+    log = replay_log(read_log(tmp_path / "log.csv", form, router.experts), router)
     for method, entry in log["estimates"]["cost"].items():
         assert entry == pytest.approx(ours["estimates"]["cost"][method], rel=1e-6)
     assert log["verdict"].pays == ours["verdict"].pays

@@ -79,12 +79,12 @@ def scores_file(scores: Iterable[tuple[str, float]]) -> str:
 
 
 def describe(table: str) -> list[str]:
-    return ["data", "describe", table, "--json"]
+    return ["describe", table, "--json"]
 
 
 def convert(table: str, out: str) -> list[str]:
     """Write a table in the format in which files can be joined."""
-    return ["data", "convert", table, out]
+    return ["convert", table, out]
 
 
 def tune(

@@ -318,7 +318,7 @@ def test_an_expert_that_exploration_drew_beside_a_cascade(tmp_path, climber):
     judged = [grade(one.request_id, one.expert) for one in rows]
     found = read_logged(ledger(tmp_path / "l", rows, judged, CASCADE_NAMES), climber)
     # For HARD the cascade starts with large.
-    first = [climber.expert_names[k] for k in climber.cascade.steps[1]]
+    first = [climber.experts[k] for k in climber.cascade.steps[1]]
     assert (first, climber.first_steps(climber.features([HARD]))[0]) == (["large"], ["large"])
     np.testing.assert_allclose(found.propensity, [0.85, 0.05, 0.05, 0.05])
     assert not found.selected.any()

@@ -160,7 +160,7 @@ def test_an_export_is_tuned(log, tmp_path):
     search = mild.RouterCV(families="ridge", cv=2)
     with pytest.warns(DegenerateDataWarning):
         found = mild.tune(tmp_path / "log.jsonl", price_weight=10, search=search)
-    assert set(found.router.expert_names) == set(NAMES)
+    assert set(found.router.experts) == set(NAMES)
     assert found.router.route(["what is 1 plus 2 together"])[0] in NAMES
 
 

@@ -27,7 +27,7 @@ ERRORS = (0.3, 0.1, 0.2)
 
 
 def sure(router, *errors):
-    known = dict(zip(router.expert_names, errors, strict=True))
+    known = dict(zip(router.experts, errors, strict=True))
     return replace(router, info=replace(router.info, standard_errors=known))
 
 

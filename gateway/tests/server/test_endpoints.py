@@ -113,7 +113,7 @@ async def test_of_a_cascade_the_first_step_is_given():
     seeing = {"one": {"unsupported": ["images"]}, "two": {"unsupported": ["images"]}}
     image = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
     async with FakeUpstream() as up:
-        experts = [expert(name, up, **seeing.get(name, {})) for name in router.expert_names]
+        experts = [expert(name, up, **seeing.get(name, {})) for name in router.experts]
         async with gateway(experts, router) as g:
             found = [
                 json.loads((await ask(g.port, body, "/v1/route")).body)

@@ -57,13 +57,13 @@ def model_card(
         "- learning-to-defer",
         "---",
         "",
-        f"# Router among {count_noun(len(router.expert_names), 'expert')}",
+        f"# Router among {count_noun(len(router.experts), 'expert')}",
         "",
         f"For each {kind_of_query}, this router chooses one of the experts "
-        f"{', '.join(map(plain, router.expert_names))}. It does not contain the experts.",
+        f"{', '.join(map(plain, router.experts))}. It does not contain the experts.",
         *_section("How to use", _usage(router, source)),
         *_section("Intended use", _intended_use(facts, info)),
-        *_section("Experts", _experts(router.expert_names, info)),
+        *_section("Experts", _experts(router.experts, info)),
         *_section("Training data", _training_data(facts, info)),
         *_section("Cost and target", _cost_and_target(facts, info)),
         *_section("Verdict", _verdict(info.verdict)),
@@ -123,7 +123,7 @@ def _usage(router: RouterParts, source: str) -> list[str]:
     if router.text is not None and router.text.kind == "vectors":
         query = "vector"
     if router.text is None:
-        calls = ["router.predict(X)  # indices into router.expert_names"]
+        calls = ["router.predict(X)  # indices into router.experts"]
     elif cascade_of(router.policy) is not None:
         calls = [f"router.next({query}, {{}})  # the experts that are asked first"]
     else:
@@ -219,7 +219,7 @@ def _verdict(verdict: object) -> list[str]:
     """Whether routing pays, with the figures that are recorded."""
     if not isinstance(verdict, Mapping) or not verdict.get("sentence"):
         return [
-            f"{UNKNOWN}: no verdict is recorded with this router. `mild evaluate TABLE --router DIR` "
+            f"{UNKNOWN}: no verdict is recorded with this router. `mild evaluate ROUTER TABLE` "
             "judges it on a table."
         ]
     lines = [_as_sentence(verdict["sentence"], "the verdict")]

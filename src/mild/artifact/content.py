@@ -105,7 +105,7 @@ def _read(folder: Path, router_class: type[RouterType]) -> RouterType:
         calibration = (calibration_tensors["slopes"], calibration_tensors["offsets"])
     return router_class(
         policy=POLICIES[kind].from_state(manifest["settings"], policy_tensors),
-        expert_names=manifest["expert_names"],
+        experts=manifest["experts"],
         feature_names=manifest["feature_names"],
         info=RouterInfo.from_manifest(manifest),
         text=text,

@@ -34,9 +34,9 @@ def router_facts(router: RouterParts) -> dict[str, str]:
         "kind": " > ".join(policy.parts),
         **_estimator_facts(router.info.estimator, has_margins=policy.margins is not None),
         **_mix_facts(router),
-        **_cascade_facts(policy, router.expert_names),
+        **_cascade_facts(policy, router.experts),
         **_settings_of(policy),
-        **_margin_facts(policy, router.expert_names),
+        **_margin_facts(policy, router.experts),
         **_confidence_facts(router),
         **_feature_facts(router),
         **_training_facts(router.info),
@@ -65,7 +65,7 @@ def _mix_facts(router: RouterParts) -> dict[str, str]:
     """The two settings of a mix, or what was dropped with one."""
     mix = mix_of(router.policy)
     if mix is not None:
-        return {"mix": mix_words(mix, router.expert_names)}
+        return {"mix": mix_words(mix, router.experts)}
     dropped_mix = router.info.dropped_mix
     if dropped_mix is not None:
         return {"mix": f"none; new prices replaced that of the tuned router: {dropped_mix}"}
@@ -117,7 +117,7 @@ def _confidence_facts(router: RouterParts) -> dict[str, Any]:
     if router.info.calibration is not None:
         facts["calibration"] = _calibration_words(router.info.calibration)
     if router.novelty is not None:
-        facts["novel inputs"] = _novelty_words(router.novelty, router.expert_names)
+        facts["novel inputs"] = _novelty_words(router.novelty, router.experts)
     return facts
 
 

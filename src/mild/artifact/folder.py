@@ -84,7 +84,7 @@ def write_folder(
 def _files_of(router: RouterParts, card: str | None, portable: bool) -> dict[str, bytes]:
     """The content of each file of a router's folder."""
     policy = router.policy
-    _check_names("expert_names", router.expert_names, policy.n_experts)
+    _check_names("experts", router.experts, policy.n_experts)
     if router.feature_names is not None:
         _check_names("feature_names", router.feature_names, policy.n_features)
     settings, tensors = _policy_state(policy)
@@ -106,7 +106,7 @@ def _files_of(router: RouterParts, card: str | None, portable: bool) -> dict[str
         "kind": policy.kind,
         "settings": settings,
         "estimator": estimator.as_dict(),
-        "expert_names": router.expert_names,
+        "experts": router.experts,
         "feature_names": router.feature_names,
         "n_features": policy.n_features,
         "n_experts": policy.n_experts,

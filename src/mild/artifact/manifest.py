@@ -42,7 +42,7 @@ RULES: dict[str, Rule] = {
         lambda value: value is None or _has_keys(value, "kind", "settings"),
     ),
 }
-KEYS = {name for name in RULES if "." not in name} | {"expert_names", "feature_names"}
+KEYS = {name for name in RULES if "." not in name} | {"experts", "feature_names"}
 
 
 def manifest_json(fields: Mapping[str, Any]) -> str:
@@ -72,7 +72,7 @@ def read_manifest(content: str) -> dict[str, Any]:
     for name in ("data", "text"):
         if fields[name]:
             _check({f"{name}.{key}": value for key, value in fields[name].items()})
-    _check_names("expert_names", fields["expert_names"], fields["n_experts"])
+    _check_names("experts", fields["experts"], fields["n_experts"])
     if fields["feature_names"] is not None:
         _check_names("feature_names", fields["feature_names"], fields["n_features"])
     return {"format": FORMAT, "schema_version": version, **fields}

@@ -19,7 +19,7 @@ class RouterParts:
     """The parts of a ``Router``, which describes each of them."""
 
     policy: Policy
-    expert_names: list[str]
+    experts: list[str]
     feature_names: list[str] | None = None
     info: RouterInfo = field(default_factory=RouterInfo)
     text: TextFeatures | None = None

@@ -74,7 +74,7 @@ class Router(RouterParts):
     ----------
     policy : Policy
         What decides for vectors.
-    expert_names : list of str
+    experts : list of str
         Names of the experts, in the order of the indices that ``predict`` gives.
     feature_names : list of str or None
         Names of the columns that the router was fitted on; None if they had none.
@@ -103,7 +103,7 @@ class Router(RouterParts):
     """
 
     def __post_init__(self) -> None:
-        self.expert_names = list(self.expert_names)
+        self.experts = list(self.experts)
         if self.feature_names is not None:
             self.feature_names = list(self.feature_names)
         if self.mix is not None and self.text is not None and self.text.kind == "vectors":
@@ -163,7 +163,7 @@ class Router(RouterParts):
         return {
             "kind": self.policy.kind,
             "parts": self.policy.parts,
-            "experts": self.expert_names,
+            "experts": self.experts,
             "best_first": self._names_best_first(),
             **self._described_steps(),
             "margins": self.margins,
@@ -185,19 +185,19 @@ class Router(RouterParts):
         """Names of the experts, the best one first, if their ranks are known."""
         ranks = self.policy.ranks
         if ranks is None:
-            return self.expert_names
+            return self.experts
         return self._names_of(best_first(ranks))
 
     def _names_of(self, experts: Iterable[int]) -> list[str]:
         """Names of experts, by index."""
-        return [self.expert_names[expert] for expert in experts]
+        return [self.experts[expert] for expert in experts]
 
     def _described_steps(self) -> dict[str, Any]:
         """The steps of a cascade and the settings of a mix, JSON-ready; None where there are none."""
         if self.mix is not None:
-            return {"steps": None, "mix": _described_mix(self.mix, self.expert_names)}
+            return {"steps": None, "mix": _described_mix(self.mix, self.experts)}
         if self.cascade is not None:
-            steps = _named_steps(self.cascade.cascades[0], self.expert_names)
+            steps = _named_steps(self.cascade.cascades[0], self.experts)
             return {"steps": steps, "mix": None}
         return {"steps": None, "mix": None}
 
@@ -307,7 +307,7 @@ class Router(RouterParts):
         outcome = cascade.next(X[0], answers_by_index)
         if isinstance(outcome, Ask):
             return NextStep(tuple(self._names_of(outcome.experts)))
-        return NextStep((), self.expert_names[outcome.expert], outcome.probability)
+        return NextStep((), self.experts[outcome.expert], outcome.probability)
 
     def _next_choice(self, X: FloatArray, answers: Mapping[int, Any]) -> NextStep:
         """``next`` of a router that chooses one expert, for one row X."""
@@ -316,14 +316,14 @@ class Router(RouterParts):
         others = np.argsort(-decisions.values[0], kind="stable")
         for expert in [first, *others[others != first].tolist()]:
             if expert not in answers:
-                return NextStep((self.expert_names[expert],))
+                return NextStep((self.experts[expert],))
             if answers[expert] is not None:
-                return NextStep((), self.expert_names[expert])
-        return NextStep((), self.expert_names[first])
+                return NextStep((), self.experts[expert])
+        return NextStep((), self.experts[first])
 
     def _by_index(self, answers: Mapping[str, Any]) -> dict[int, Any]:
         """Answers, by the index of the expert."""
-        names = self.expert_names
+        names = self.experts
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
             rule = f"must map experts ({', '.join(names)}) to their answers; got {answers!r:.200}."
             raise invalid("answers", rule)
@@ -365,7 +365,7 @@ class Router(RouterParts):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Indices into ``expert_names``.
+            Indices into ``experts``.
 
         Examples
         --------
@@ -506,7 +506,7 @@ class Router(RouterParts):
         Returns
         -------
         int
-            Index into ``expert_names``.
+            Index into ``experts``.
 
         Examples
         --------
@@ -544,7 +544,7 @@ class Router(RouterParts):
         Returns
         -------
         int
-            Index into ``expert_names``.
+            Index into ``experts``.
 
         Examples
         --------
@@ -648,7 +648,7 @@ class Router(RouterParts):
         Returns
         -------
         ndarray of shape (n_texts,)
-            Indices into ``expert_names``.
+            Indices into ``experts``.
 
         Examples
         --------
@@ -739,10 +739,10 @@ class Router(RouterParts):
         columns: dict[str, Any] = {"expert": self._names_of(decisions.chosen.tolist())}
         if first_steps is not None:
             columns["first_step"] = first_steps
-        for expert, name in enumerate(self.expert_names):
+        for expert, name in enumerate(self.experts):
             columns[f"p__{name}"] = decisions.probabilities[:, expert].tolist()
         if decisions.costs is not None:
-            for expert, name in enumerate(self.expert_names):
+            for expert, name in enumerate(self.experts):
                 columns[f"expected_cost__{name}"] = decisions.costs[:, expert].tolist()
         frame = as_frame(columns, like=like)
         if hasattr(frame, "iloc") and hasattr(like, "index"):
@@ -787,7 +787,7 @@ class Router(RouterParts):
         if self.mix is not None:
             # A mix draws one of two settings for each text: explain the one that is drawn for this text.
             explanation = self.for_text(text).explain(text, max_evidence, answers)
-            return replace(explanation, mix=drawn_part(self.mix, text, self.expert_names))
+            return replace(explanation, mix=drawn_part(self.mix, text, self.experts))
         answers_by_index = None
         if answers is not None:
             if self.cascade is None:
@@ -800,7 +800,7 @@ class Router(RouterParts):
         return explain(
             self.policy,
             self.text,
-            self.expert_names,
+            self.experts,
             text,
             self.estimate([text]),
             max_evidence=max_evidence,
@@ -841,7 +841,7 @@ class Router(RouterParts):
             policy = policy.calibrated(*self.calibration)
             calibrated = self._possible(X, policy.expected_costs(inputs), policy)
             best_costs = calibrated
-        right = chances(policy, inputs, best_costs, self.expert_names, self._terms)
+        right = chances(policy, inputs, best_costs, self.experts, self._terms)
         if self.novelty is None:
             return Estimates(costs, calibrated, right, None, None)
         # Computed only here: it takes a second pass over the texts, and only the novelty needs it.
@@ -856,7 +856,7 @@ class Router(RouterParts):
         """Expected costs within their possible range, by default of the policy that decides."""
         deciding = policy or self.direct.policy
         inputs = first_columns(X, deciding.n_columns)
-        return possible_costs(deciding, inputs, costs, self.expert_names, self._terms)
+        return possible_costs(deciding, inputs, costs, self.experts, self._terms)
 
     @property
     def _terms(self) -> CostInfo | None:
@@ -930,14 +930,12 @@ class Router(RouterParts):
         """
         if isinstance(expert, Integral):
             index = int(expert)
-        elif expert in self.expert_names:
-            index = self.expert_names.index(expert)
+        elif expert in self.experts:
+            index = self.experts.index(expert)
         else:
-            raise invalid(
-                "expert", f"must be one of {', '.join(self.expert_names)}; got {expert!r}."
-            )
+            raise invalid("expert", f"must be one of {', '.join(self.experts)}; got {expert!r}.")
         policy = self.policy.without(index)
-        removed_name = self.expert_names[index]
+        removed_name = self.experts[index]
         others = np.delete(np.arange(self.policy.n_experts), index)
         # Target and verdict were found with all experts, so they are dropped, but for a target that is met
         # by always asking another expert. Without the target, ``_terms`` are those of the costs.
@@ -962,7 +960,7 @@ class Router(RouterParts):
         return replace(
             self,
             policy=policy,
-            expert_names=self._names_of(experts),
+            experts=self._names_of(experts),
             novelty=novelty,
             calibration=calibration,
         )
@@ -1029,8 +1027,8 @@ class Router(RouterParts):
 
     def _betas_in_order(self, betas: Mapping[str, float]) -> list[float]:
         """Prices by name in the order of the experts; those that leave an expert out are refused."""
-        beta_of = match_values(betas, self.expert_names)
-        missing = [name for name in self.expert_names if name not in beta_of]
+        beta_of = match_values(betas, self.experts)
+        missing = [name for name in self.experts if name not in beta_of]
         # A router without separate prices refuses any, and says why.
         if missing and self.has_prices:
             verb = "have"
@@ -1041,7 +1039,7 @@ class Router(RouterParts):
                 "must name every expert, because they replace all prices; "
                 f"{listed(missing, 6)} {verb} none. Give 0 for an expert that costs nothing.",
             )
-        return [beta_of.get(name, 0.0) for name in self.expert_names]
+        return [beta_of.get(name, 0.0) for name in self.experts]
 
     def _info_at_prices(self, betas: Sequence[float] | None, price_weight: float) -> RouterInfo:
         """What is known about the router under new prices."""
@@ -1049,12 +1047,12 @@ class Router(RouterParts):
         info = replace(self.info, target=None, verdict=None, shares=None)
         info = info.without_frontier("for other prices")
         if self.mix is not None:
-            info = replace(info, dropped_mix=mix_words(self.mix, self.expert_names))
+            info = replace(info, dropped_mix=mix_words(self.mix, self.experts))
         if betas is None:
             cost = CostInfo.of_dollars(float(price_weight))
         else:
             prices = [float(price_weight * beta) for beta in betas]
-            cost = CostInfo.of_betas(dict(zip(self.expert_names, prices, strict=True)))
+            cost = CostInfo.of_betas(dict(zip(self.experts, prices, strict=True)))
             # The head for dollars is gone.
             info = replace(info, price_head=None)
         # Without a recorded cost it is not known what an error is, nor in which unit the prices are.
@@ -1122,7 +1120,7 @@ class Router(RouterParts):
                 f"{self.info.dropped_frontier}. Use the router that tune saved.",
                 parameter="target",
             )
-        policy, target_info = at_target(self.policy, self.info, self.expert_names, target)
+        policy, target_info = at_target(self.policy, self.info, self.experts, target)
         # Calibration and verdict are those of the router as it was saved.
         info = replace(self.info, target=target_info, verdict=None)
         return replace(self, policy=policy, calibration=None, info=info)
@@ -1321,13 +1319,13 @@ class Router(RouterParts):
             kind_of_features = f"{self.text.kind} "
         return (
             f"Router({self.policy.kind}, {self.n_features} {kind_of_features}features, "
-            f"experts {', '.join(self.expert_names)})"
+            f"experts {', '.join(self.experts)})"
         )
 
     def _repr_html_(self) -> str:
         """The facts as a table for notebooks."""
         rows = []
-        for name, fact in {"experts": ", ".join(self.expert_names), **self.facts}.items():
+        for name, fact in {"experts": ", ".join(self.experts), **self.facts}.items():
             rows.append(f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>")
         return f"<table><caption>Router</caption>{''.join(rows)}</table>"
 
@@ -1363,7 +1361,7 @@ def in_order_of(router: Router, expert_names: Sequence[str]) -> Router:
     >>> in_order_of(router, ["large", "medium", "small"])
     Router(constant, 1 features, experts large, small)
     """
-    index_of = {name: index for index, name in enumerate(router.expert_names)}
+    index_of = {name: index for index, name in enumerate(router.experts)}
     experts = np.array([index_of[name] for name in expert_names if name in index_of])
     if (np.diff(experts) > 0).all():
         return router

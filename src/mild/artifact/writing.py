@@ -22,7 +22,7 @@ def save(
     router: Any,
     folder: str | os.PathLike[str],
     *,
-    expert_names: Sequence[str] | None = None,
+    experts: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     data: tuple[Any, Any] | Mapping[str, Any] | None = None,
     text: TextFeatures | None = None,
@@ -40,7 +40,7 @@ def save(
         A Pipeline ends in a router, after StandardScaler steps, or after text features as its first step.
     folder : str or path
         Folder to write; must be empty or not exist yet, unless ``overwrite``.
-    expert_names : list of str, default=None
+    experts : list of str, default=None
         One name per expert; None for those of the router.
     feature_names : list of str, default=None
         One name per feature; None for those of the router, if any.
@@ -68,12 +68,12 @@ def save(
     >>> from mild.routers.linear import LinearRouter
     >>> router = LinearRouter().fit([[0.0], [1.0], [2.0]], [[0, 1], [0, 1], [1, 0]])
     >>> with tempfile.TemporaryDirectory() as parent:
-    ...     load(save(router, parent + "/router", expert_names=["small", "large"]))
+    ...     load(save(router, parent + "/router", experts=["small", "large"]))
     Router(linear, 1 features, experts small, large)
     """
     source = as_router(router)
     info = source.info
-    for name, value in (("expert_names", expert_names), ("feature_names", feature_names)):
+    for name, value in (("experts", experts), ("feature_names", feature_names)):
         if isinstance(value, str):
             raise invalid(name, f"must be a list of names; got {value!r}.")
     if notes is not None:
@@ -82,8 +82,8 @@ def save(
     if data is not None:
         info = replace(info, data=_data_info(data))
     saved = replace(source, info=info)
-    if expert_names is not None:
-        saved = replace(saved, expert_names=list(expert_names))
+    if experts is not None:
+        saved = replace(saved, experts=list(experts))
     if feature_names is not None:
         saved = replace(saved, feature_names=list(feature_names))
     if text is not None:

@@ -170,7 +170,7 @@ def read_head(dataset: ParquetDataset, options: ReadArguments) -> Head:
     if FORMATS[table.form].widen is not None:
         raise DataFileError(
             "a data set for the engine ray must have one row per query; it has one per query and model. "
-            "Convert it first, with mild data convert."
+            "Convert it first, with mild convert."
         )
     return Head(table, replace(options, form=table.form))
 

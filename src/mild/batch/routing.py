@@ -156,7 +156,7 @@ class RoutingJob:
                 estimates.append(decisions.costs)
         columns = [batch.column(name) for name in self.keep]
         expert_indices = pa.array(chosen.astype(np.int32), mask=bad)
-        expert_names = pa.array(router.expert_names, pa.string())
+        expert_names = pa.array(router.experts, pa.string())
         columns.append(pa.DictionaryArray.from_arrays(expert_indices, expert_names))
         first_steps = router.first_steps(X)
         if first_steps is not None:
@@ -257,7 +257,7 @@ def route_dataset(
         summary = RoutedDataset(
             out=output.shown,
             rows=total.rows,
-            counts=dict(zip(router.expert_names, total.per_expert.tolist(), strict=True)),
+            counts=dict(zip(router.experts, total.per_expert.tolist(), strict=True)),
             bad=total.bad,
             files=len(pieces),
             novel=job.novel_queries(),
@@ -327,7 +327,7 @@ def output_schema(
         if router.decide_features(np.zeros((1, router.policy.n_columns))).costs is not None:
             prefixes.append("expected_cost__")
         for prefix in prefixes:
-            for name in router.expert_names:
+            for name in router.experts:
                 fields.append(pa.field(prefix + name, pa.float32()))
     output_names = pa.schema(fields).names
     kept_fields = []

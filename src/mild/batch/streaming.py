@@ -371,7 +371,7 @@ class LineRouter:
             self._n_checked += novel.n_checked
             decisions = self.router.decide_features(X)
             answers = decision_lines(
-                self.router.expert_names,
+                self.router.experts,
                 decisions,
                 lines.queries,
                 self.router.first_steps(X),
@@ -495,7 +495,7 @@ def route_stream(
             parameter="router",
         )
     check_option("format", lines, FORMATS)
-    names = router.expert_names
+    names = router.experts
     routed = Routed(dict.fromkeys(names, 0))
     blocks = read_blocks(source, block_bytes)
     first_block = next(blocks, None)

@@ -14,9 +14,9 @@ from mild.cli.extensions import CommandGroup as CommandGroup
 from mild.cli.options import AsJson as AsJson
 from mild.cli.options import Confidence as Confidence
 from mild.cli.options import Overwrite as Overwrite
+from mild.cli.options import RandomState as RandomState
 from mild.cli.options import RouterArgument as RouterArgument
 from mild.cli.options import RouterFolder as RouterFolder
-from mild.cli.options import Seed as Seed
 from mild.cli.options import takes_options as takes_options
 from mild.cli.options import without_none as without_none
 

@@ -23,9 +23,9 @@ from mild.cli.versions import versions
 
 COMMANDS: list[Callable[..., None]] = [
     fit, tune, add_expert, evaluate, compare, report, explain, demo, route,
-    versions,
+    describe, convert, versions,
 ]  # fmt: skip
-GROUPS = [CommandGroup(data, {"describe": describe, "convert": convert, "split": split})]
+GROUPS = [CommandGroup(data, {"split": split})]
 
 
 def build_app() -> typer.Typer:
@@ -60,7 +60,7 @@ def _mild(
     \b
     mild compare log.parquet                    does routing pay, and with which method?
     mild tune log.parquet --out router          choose and fit a router
-    mild evaluate new.parquet --router router   does this router pay?
+    mild evaluate router new.parquet            does this router pay?
     mild route router < queries.txt             choose an expert for each query
 
     `mild COMMAND --help` explains a command with an example.

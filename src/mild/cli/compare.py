@@ -38,11 +38,11 @@ def compare(
     data: o.Source = None,
     cost: o.CostOptions,
     text: o.TextOptions,
-    group: o.Group = None,
+    groups: o.Groups = None,
     time: o.Time = None,
-    splits: Annotated[int | None, Option(min=1)] = None,
-    method: Annotated[list[str] | None, Option()] = None,
-    seed: o.Seed = None,
+    n_splits: Annotated[int | None, Option(min=1)] = None,
+    methods: Annotated[list[str] | None, Option()] = None,
+    random_state: o.RandomState = None,
     out: Annotated[
         Path | None, Option("--out", "-o", help="JSON file to write the results to.")
     ] = None,
@@ -54,14 +54,14 @@ def compare(
         ),
     ] = False,
     as_json: o.AsJson = False,
-    jobs: o.Jobs = None,
+    n_jobs: o.NJobs = None,
     execution: o.EngineOptions,
     reading: o.AnswerTableOptions,
 ) -> None:
     """Compare all methods on the same splits: does routing pay?
 
     Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
-    never on both sides; with --group whole groups are on one side, and with --time
+    never on both sides; with --groups whole groups are on one side, and with --time
     methods are fitted on earlier rows and judged on later ones.
     One table has every method, and the verdict is below it; --details adds the other figures, which
     --json and --out always have. After Ctrl-C the splits that have finished are printed, and the exit code
@@ -69,8 +69,8 @@ def compare(
 
     \b
     Example:
-      mild compare outcomes.parquet --price-weight 50 --group subject --splits 10
-      mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
+      mild compare outcomes.parquet --price-weight 50 --groups subject --n-splits 10
+      mild compare outcomes.parquet --methods ce --methods mild --methods tune --out results.json
     """
     from mild.evaluation.comparison import check_results
     from mild.evaluation.comparison import compare as run
@@ -79,18 +79,18 @@ def compare(
     features = text.features()
     if out is not None:
         check_results(out)
-    source = OutcomeSource(data, reading, cost, group)
-    with execution.running(jobs), progress_bar("comparing") as progress:
+    source = OutcomeSource(data, reading, cost, groups)
+    with execution.running(n_jobs), progress_bar("comparing") as progress:
         comparison = run(
             source.read(),
-            methods=method,
-            n_splits=splits,
+            methods=methods,
+            n_splits=n_splits,
             time=time,
             text=features,
-            n_jobs=execution.workers(jobs),
+            n_jobs=execution.workers(n_jobs),
             progress=progress,
             **source.arguments,
-            **o.without_none(random_state=seed),
+            **o.without_none(random_state=random_state),
         )
     for sentence in comparison.notes:
         note(sentence)

@@ -45,11 +45,6 @@ LEFT_BY_INTERRUPT = {
 # Options that are not named like the parameter they set.
 OPTION_OF = {
     "betas": "--beta",
-    "groups": "--group",
-    "methods": "--method",
-    "n_jobs": "--jobs",
-    "n_splits": "--splits",
-    "random_state": "--seed",
     "to": "--rollback",
 }
 # Options that may be given without a number, and the value that they then have.
@@ -64,7 +59,7 @@ NUMBER = re.compile(r"-?[0-9]+")
 COMMAND_OF = {
     "fit": "mild fit TABLE",
     "tune": "mild tune TABLE",
-    "read_outcomes": "mild data convert FILE outcomes.parquet",
+    "read_outcomes": "mild convert FILE outcomes.parquet",
 }
 # mild.read_outcomes(FILE, scores=NAMES), and overwrite=True or where='split=*' elsewhere in a message.
 CALL = re.compile(rf"\bmild\.({'|'.join(COMMAND_OF)})\([A-Z]+, ([^)]*)\)")
@@ -234,7 +229,7 @@ def with_options(message: str) -> str:
     A keyword argument that is not an option of the running command stays as it is.
 
     >>> with_options("Name them: `mild.read_outcomes(FILE, scores=NAMES)`.")
-    'Name them: `mild data convert FILE outcomes.parquet --scores NAMES`.'
+    'Name them: `mild convert FILE outcomes.parquet --scores NAMES`.'
     """
     message = CALL.sub(_command_for_call, message)
     return KEYWORD.sub(_option_for_keyword, message)

@@ -1,4 +1,4 @@
-"""``mild data``"""
+"""``mild describe``, ``mild convert`` and ``mild data split``."""
 
 from __future__ import annotations
 
@@ -37,39 +37,7 @@ Table = Annotated[
 
 
 def data() -> None:
-    """Describe, convert and split tables of outcomes: queries, experts, who was right, prices.
-
-    \b
-    mild data describe log.parquet            contents, and what routing could gain
-    mild data convert log.jsonl wide.parquet  the same table in the wide format
-    mild data split log.parquet               a file to train on and one to test on
-
-    \b
-    Tables are .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx files, also .gz, in
-    one of these formats; several files, a folder or a pattern are one table:
-      wide         correct__<model> (0, 1) or score__<model> ([0, 1]), cost__<model> in dollars,
-                   latency_ms__<model>, answer__<model> (what it said), logprob__<model> (mean
-                   log-probability of its tokens)
-      endings      <model>_correct or <model>_score, <model>_cost, <model>_latency_ms
-      long         a row per query and model: query, model, score, perhaps cost, latency, response
-      records      responses: [{model, score, cost}], or models: {<model>: {score, cost}}
-      nested       scores: {<model>: score} (RouterDC), or lists llm_name_list and perf_list
-      routerbench  <model> holds the score, <model>|total_cost the dollars
-      routellm     a prompt, and a true-or-false column per model
-      llmrouter    a row per query and model: query, model_name, performance, perhaps cost
-      ledger       what mild ledger export writes
-      plain        columns that you name with --scores, --prices and --latencies of mild data convert
-      numbers      numeric columns, the features, and the whole cost of each expert in
-                   cost__<model>, without queries and scores; also .npz with arrays X and costs
-    Scores are numbers, true and false, or words: yes and no, right and wrong, pass and fail.
-
-    \b
-    Token counts become dollars with prices per token:
-      tokens_in__<model>, tokens_out__<model>, or columns named by --tokens of mild data convert, with
-      its --prices FILE (.json, .toml, .csv: input and output in dollars per million tokens, or
-      input_cost_per_token and output_cost_per_token) or with LiteLLM's table where litellm is
-      installed
-    """
+    """Divide a table of outcomes into a file to train on and one to test on."""
 
 
 @o.takes_options()
@@ -83,7 +51,7 @@ def describe(
 
     \b
     Example:
-      mild data describe log.parquet --experts 0.5B,1.5B,7B --beta 7B=1.0,1.5B=0.6,0.5B=0.1
+      mild describe log.parquet --experts 0.5B,1.5B,7B --beta 7B=1.0,1.5B=0.6,0.5B=0.1
     """
     from mild.data import read_outcomes
 
@@ -104,13 +72,39 @@ def convert(
     """Write a table of outcomes in the wide format, which all commands read.
 
     The query becomes column prompt, vectors become embedding; the other columns follow, then those of
-    the experts as in mild data --help. A table of numbers keeps its features and cost__<expert>. The
-    options say how a table is read whose format is not detected.
+    the experts. A table of numbers keeps its features and cost__<expert>. The options say how a table is
+    read whose format is not detected.
+
+    \b
+    Tables are .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx files, also .gz, in
+    one of these formats; several files, a folder or a pattern are one table:
+      wide         correct__<model> (0, 1) or score__<model> ([0, 1]), cost__<model> in dollars,
+                   latency_ms__<model>, answer__<model> (what it said), logprob__<model> (mean
+                   log-probability of its tokens)
+      endings      <model>_correct or <model>_score, <model>_cost, <model>_latency_ms
+      long         a row per query and model: query, model, score, perhaps cost, latency, response
+      records      responses: [{model, score, cost}], or models: {<model>: {score, cost}}
+      nested       scores: {<model>: score} (RouterDC), or lists llm_name_list and perf_list
+      routerbench  <model> holds the score, <model>|total_cost the dollars
+      routellm     a prompt, and a true-or-false column per model
+      llmrouter    a row per query and model: query, model_name, performance, perhaps cost
+      ledger       what mild ledger export writes
+      plain        columns that you name with --scores, --prices and --latencies
+      numbers      numeric columns, the features, and the whole cost of each expert in
+                   cost__<model>, without queries and scores; also .npz with arrays X and costs
+    Scores are numbers, true and false, or words: yes and no, right and wrong, pass and fail.
+
+    \b
+    Token counts become dollars with prices per token:
+      tokens_in__<model>, tokens_out__<model>, or columns named by --tokens, with
+      its --prices FILE (.json, .toml, .csv: input and output in dollars per million tokens, or
+      input_cost_per_token and output_cost_per_token) or with LiteLLM's table where litellm is
+      installed
 
     \b
     Example:
-      mild data convert answers.jsonl wide.csv --experts "gpt-4,mixtral"
-      mild data convert log.csv wide.parquet --query task --scores "acc_*" --prices "usd_*"
+      mild convert answers.jsonl wide.csv --experts "gpt-4,mixtral"
+      mild convert log.csv wide.parquet --query task --scores "acc_*" --prices "usd_*"
     """
     from mild.data import check_output, read_outcomes, write_outcomes
 
@@ -123,7 +117,7 @@ def convert(
         "rows": len(table),
         "experts": table.experts,
         "form": table.form,
-        "explanation": table.layout,
+        "layout": table.layout,
         "findings": [finding.as_dict() for finding in table.findings],
         "fingerprint": table.fingerprint(),
     }
@@ -150,9 +144,9 @@ def split(
         Argument(help="One file: .parquet, .csv, .tsv, .json, .jsonl, also .gz.", metavar="FILE"),
     ],
     test: Annotated[float | None, Option()] = None,
-    group: o.Group = None,
+    groups: o.Groups = None,
     time: o.Time = None,
-    seed: o.Seed = None,
+    random_state: o.RandomState = None,
     out: Annotated[
         str | None,
         Option("--out", "-o", metavar="PATH"),
@@ -164,28 +158,28 @@ def split(
     """Divide a table into a file to train on and one to test on.
 
     log.csv becomes log.train.csv and log.test.csv, with the same columns. Equal queries, and rows of a
-    --group, are on one side. With --time the latest rows are the test; those of them whose query or group
+    --groups, are on one side. With --time the latest rows are the test; those of them whose query or group
     is in the past are in neither file.
 
     \b
     Example:
-      mild data split log.parquet --test 0.3 --group subject
+      mild data split log.parquet --test 0.3 --groups subject
       mild tune log.train.parquet --out router
-      mild evaluate log.test.parquet --router router
+      mild evaluate router log.test.parquet
     """
     from mild.data import split_file
 
-    settings = o.filled(split_file, test_size=test, random_state=seed)
+    settings = o.filled(split_file, test_size=test, random_state=random_state)
     files = split_file(
-        file, groups=group, time=time, out=out, overwrite=overwrite, query=query, **settings
+        file, groups=groups, time=time, out=out, overwrite=overwrite, query=query, **settings
     )
     report = {
         "file": file,
         **files.as_dict(),
         "test_size": settings["test_size"],
-        "group": group,
+        "groups": groups,
         "time": time,
-        "seed": settings["random_state"],
+        "random_state": settings["random_state"],
     }
 
     def show() -> None:
@@ -198,7 +192,7 @@ def split(
 def _show(file: str, description: Description) -> None:
     report = description.as_dict()
     quality = description.quality
-    print_sentence(f"{file}: {with_options(report['explanation'])}")
+    print_sentence(f"{file}: {with_options(report['layout'])}")
     print_sentence(f"loss = {report['cost']['words']}")
     _show_experts(report, quality)
     # A table of its own, so that both fit on a narrow terminal.

@@ -119,7 +119,7 @@ def _tour(cli: Any, folder: Path, as_json: bool) -> None:
     steps = _Steps(cli, as_json)
 
     steps.begin("What is in the table")
-    description = steps.run("data", "describe", train)
+    description = steps.run("describe", train)
     if not as_json:
         _show_table(description)
 
@@ -130,7 +130,7 @@ def _tour(cli: Any, folder: Path, as_json: bool) -> None:
         steps.show(f"   {tuned['target']['sentence']}")
 
     steps.begin("Does it pay on rows that it has not seen?")
-    evaluation = steps.run("evaluate", test, "--router", router, "--save")
+    evaluation = steps.run("evaluate", router, test, "--save")
     if not as_json:
         n_rows = evaluation["summary"]["n_known"]
         print_choices(f"on {n_rows:,} rows", "choice", named_baselines(evaluation["baselines"]))

@@ -38,16 +38,16 @@ NO_BREAK_SPACE = "\u00a0"
 @o.takes_options("mild.evaluation.evaluate:evaluate")
 def evaluate(
     *,
-    router: o.RouterFolder,
+    router: o.RouterArgument,
     data: o.Source = None,
     confidence: o.Confidence = None,
     cost: o.CostOptions,
-    group: o.Group = None,
+    groups: o.Groups = None,
     keep_seen: o.KeepSeen = None,
     save: Annotated[
         bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
     ] = False,
-    seed: o.Seed = None,
+    random_state: o.RandomState = None,
     as_json: o.AsJson = False,
     reading: o.AnswerOptions,
 ) -> None:
@@ -61,19 +61,19 @@ def evaluate(
 
     \b
     Example:
-      mild evaluate new.parquet --router router --group subject --save
+      mild evaluate router new.parquet --groups subject --save
     """
     from mild.artifact import load
     from mild.evaluation.evaluate import evaluate as judge
 
-    source = OutcomeSource(data, reading, cost, group)
+    source = OutcomeSource(data, reading, cost, groups)
     saved_router = load(router)
     table = read_known(saved_router, source)
     evaluation = judge(
         saved_router,
         table,
         **source.arguments,
-        **o.without_none(keep_seen=keep_seen, confidence=confidence, random_state=seed),
+        **o.without_none(keep_seen=keep_seen, confidence=confidence, random_state=random_state),
     )
     for sentence in evaluation.notes:
         note(sentence)

@@ -34,7 +34,7 @@ ANSWERS = '--answers must be JSON of experts and what they answered, such as {"s
 VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2]."
 
 
-@o.takes_options("mild.artifact:Router.explain", names={"most": "max_evidence"})
+@o.takes_options("mild.artifact:Router.explain")
 def explain(
     *,
     folder: o.RouterArgument,
@@ -51,7 +51,7 @@ def explain(
         Option(metavar="JSON", help='Answers for a cascade: {"small": "4", "large": null}.'),
     ] = None,
     prices: o.PriceOptions,
-    most: Annotated[int | None, Option(min=0)] = None,
+    max_evidence: Annotated[int | None, Option(min=0)] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Show which expert gets a query, how close the decision was, and why; or describe the router.
@@ -93,11 +93,11 @@ def explain(
     if router.text is not None and router.text.kind == "vectors":
         vector = _read_json(text, list, VECTOR, "query")
         explanation = router.explain(
-            vector, answers=known_answers, **o.without_none(max_evidence=most)
+            vector, answers=known_answers, **o.without_none(max_evidence=max_evidence)
         )
     else:
         explanation = router.explain(
-            text, answers=known_answers, **o.without_none(max_evidence=most)
+            text, answers=known_answers, **o.without_none(max_evidence=max_evidence)
         )
         if not text.strip():
             note("the query is empty: there is nothing to route by.", "warning")

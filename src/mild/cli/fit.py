@@ -48,7 +48,7 @@ def fit(
     router: Annotated[str | None, Option()] = None,
     cost: o.CostOptions,
     text: o.TextOptions,
-    seed: o.Seed = None,
+    random_state: o.RandomState = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     params: RouterOptions,
@@ -57,7 +57,7 @@ def fit(
 ) -> None:
     """Fit one router on past queries and on how well each expert answered them.
 
-    TABLE is a table of outcomes (mild data --help lists the formats), or one of numbers: feature
+    TABLE is a table of outcomes (mild convert --help lists the formats), or one of numbers: feature
     columns, and the cost of each expert in cost__<expert>, empty where it was not asked. A wrong answer
     costs 1; --beta, --price-weight and --latency-weight add what asking costs. The table must fit into
     memory, unless a linear router is fitted with --engine ray: then the queries or vectors of Parquet files
@@ -79,7 +79,7 @@ def fit(
     execution.check()
     parameters = params.arguments()
     source = OutcomeSource(data, reading, cost)
-    settings = o.filled(fit_router, router=router, random_state=seed)
+    settings = o.filled(fit_router, router=router, random_state=random_state)
     unfitted = make_router(settings["router"], parameters, settings["random_state"])
     features = text.features()
     check_target(out, overwrite)

@@ -33,14 +33,14 @@ Source = Annotated[
     ),
 ]
 Out = Annotated[str, Option("--out", "-o", metavar="PATH", help="Folder to write the router to.")]
-RouterArgument = Annotated[Path, Argument(help="Folder of a saved router.", metavar="DIR")]
+RouterArgument = Annotated[Path, Argument(help="Folder of a saved router.", metavar="ROUTER")]
 RouterFolder = Annotated[Path, Option("--router", "-r", help="Folder of a saved router.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace an existing output.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 # These have neither a default nor help of their own: those of the Python parameter apply.
-Seed = Annotated[int | None, Option(min=0, max=2**32 - 1)]
+RandomState = Annotated[int | None, Option(min=0, max=2**32 - 1)]
 Confidence = Annotated[float | None, Option()]
-Group = Annotated[str | None, Option(metavar="COLUMN")]
+Groups = Annotated[str | None, Option(metavar="COLUMN")]
 KeepSeen = Annotated[bool | None, Option("--keep-seen")]
 Time = Annotated[str | None, Option(metavar="COLUMN")]
 WhereOption = Annotated[list[str] | None, Option(metavar="COLUMN=VALUE")]
@@ -48,7 +48,7 @@ Query = Annotated[str | None, Option(metavar="COLUMNS")]
 Experts = Annotated[str | None, Option(metavar="NAMES")]
 TextFeatureName = Annotated[str | None, Option(metavar="NAME")]
 AnswerKind = Annotated[str | None, Option(metavar="KIND")]
-Jobs = Annotated[int | None, Option(rich_help_panel="Execution")]
+NJobs = Annotated[int | None, Option(rich_help_panel="Execution")]
 Features = Annotated[
     str | None,
     Option(help='Feature columns: "age,f_*". Default: the router\'s, or all other numbers.'),
@@ -344,14 +344,14 @@ class EngineOptions:
                 parameter="address",
             )
 
-    def workers(self, jobs: int | None) -> int | None:
+    def workers(self, n_jobs: int | None) -> int | None:
         """The number of parallel workers: as many as asked for; by default all of them on Ray."""
-        if jobs is None and self.engine == "ray":
+        if n_jobs is None and self.engine == "ray":
             return -1
-        return jobs
+        return n_jobs
 
     @contextmanager
-    def running(self, jobs: int | None = None) -> Iterator[None]:
+    def running(self, n_jobs: int | None = None) -> Iterator[None]:
         """Within this context the parallel fits of a search run on the engine."""
         if self.engine != "ray":
             yield
@@ -359,8 +359,8 @@ class EngineOptions:
         from mild.batch.joblib_ray import joblib_on_ray
 
         workers = None
-        if jobs is not None and jobs > 0:
-            workers = jobs
+        if n_jobs is not None and n_jobs > 0:
+            workers = n_jobs
         with joblib_on_ray(self.address, workers):
             yield
 

@@ -20,12 +20,12 @@ class OutcomeSource:
     file: str | None
     reading: ReadOptions = field(default_factory=ReadOptions)
     cost: CostOptions = field(default_factory=CostOptions)
-    group: str | None = None
+    groups: str | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The options that are arguments of ``mild.tune``, ``evaluate`` and ``compare``."""
-        return {**self.cost.arguments(), "groups": self.group}
+        return {**self.cost.arguments(), "groups": self.groups}
 
     def read(
         self,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @o.takes_options(
     "mild.evaluation.evaluate:evaluate",
     "mild.evaluation.evaluate:Evaluation.document",
-    names={"title": "", "group": ""},
+    names={"title": "", "groups": ""},
 )
 def report(
     *,
@@ -41,7 +41,7 @@ def report(
     out: Annotated[
         str, Option("--out", "-o", metavar="FILE", help="HTML file to write.")
     ] = "report.html",
-    group: Annotated[
+    groups: Annotated[
         str | None,
         Option(
             metavar="COLUMN",
@@ -60,7 +60,7 @@ def report(
     confidence: o.Confidence = None,
     cost: o.CostOptions,
     keep_seen: o.KeepSeen = None,
-    seed: o.Seed = None,
+    random_state: o.RandomState = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     reading: o.AnswerOptions,
@@ -74,7 +74,7 @@ def report(
     \b
     Example:
       mild report router --table new.parquet --out report.html
-      mild evaluate new.parquet --router router --save && mild report router
+      mild evaluate router new.parquet --save && mild report router
       mild compare log.parquet --out results.json && mild report results.json
     """
     from mild.report import (
@@ -94,18 +94,20 @@ def report(
         _check_no_table_options(
             reading,
             cost,
-            group=group,
+            groups=groups,
             keep_seen=keep_seen,
             queries=queries,
             confidence=confidence,
-            seed=seed,
+            random_state=random_state,
         )
         document = read_evaluation(router)
         if results is not None:
             document["comparison"] = results
     else:
-        source = OutcomeSource(table, reading, cost, group)
-        settings = o.without_none(keep_seen=keep_seen, confidence=confidence, random_state=seed)
+        source = OutcomeSource(table, reading, cost, groups)
+        settings = o.without_none(
+            keep_seen=keep_seen, confidence=confidence, random_state=random_state
+        )
         evaluation = _evaluate(router, source, settings)
         split = ", ".join(reading.where or ()) or None
         document = evaluation.document(

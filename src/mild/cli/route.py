@@ -238,7 +238,7 @@ def _check_dataset(
     if table_suffix(file) in OTHER_TABLES:
         raise OptionError(
             f"FILE must be Parquet with --out; got {file}. Leave --out out and redirect the output, or "
-            f"convert the file: mild data convert {file} queries.parquet"
+            f"convert the file: mild convert {file} queries.parquet"
         )
 
 
@@ -266,7 +266,7 @@ def _print_choices(router: Router, file: str, where: list[str] | None, probabili
         ids = table["id"].to_pylist()
     queries = [Query(None, row_id) for row_id in ids]
     decisions = router.decide(X)
-    names = router.expert_names
+    names = router.experts
     first_steps = router.first_steps(X)
     for line in decision_lines(names, decisions, queries, first_steps, probabilities=probabilities):
         sys.stdout.write(f"{line}\n")
@@ -301,7 +301,7 @@ def _write_choices(
     columns.update(router.predict_table(X))
     written = write_columns(columns, out, dataset.overwrite)
     shares = {}
-    for name in router.expert_names:
+    for name in router.experts:
         shares[name] = columns["expert"].count(name) / len(X)
 
     def show() -> None:

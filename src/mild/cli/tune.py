@@ -71,7 +71,7 @@ class SearchOptions:
             "all. Default: all but neural. With a target no families are searched, and this has no effect.",
         ),
     ] = None
-    jobs: Annotated[
+    n_jobs: Annotated[
         int | None,
         Option(
             help="Parallel workers, -1 for all cores. Default: all cores if the table has 800 rows or more."
@@ -86,7 +86,7 @@ class SearchOptions:
         if self.families is not None and self.families not in ("all", "auto"):
             names = [name.strip() for name in self.families.split(",")]
             families = list(filter(None, names))
-        search = mild.RouterCV(families=families, n_jobs=self.jobs)
+        search = mild.RouterCV(families=families, n_jobs=self.n_jobs)
         return {"search": search, **o.without_none(cascade=self.calls())}
 
     def calls(self) -> bool | int | None:
@@ -108,9 +108,9 @@ def tune(
     data: o.Source = None,
     cost: o.CostOptions,
     text: o.TextFeatureName = None,
-    group: o.Group = None,
+    groups: o.Groups = None,
     time: o.Time = None,
-    seed: o.Seed = None,
+    random_state: o.RandomState = None,
     overwrite: o.Overwrite = False,
     details: Annotated[
         bool, Option("--details", help="Also print the loss and the best candidates.")
@@ -123,7 +123,7 @@ def tune(
     """Search for the best router, and say whether routing pays.
 
     Strengths and margins of a linear router and other kinds of routers are compared by
-    cross-validation. Equal queries, and rows of a --group, stay in one fold; with --time each fold is
+    cross-validation. Equal queries, and rows of a --groups, stay in one fold; with --time each fold is
     judged by routers fitted on the past. With --cascade, on a table with
     answers (answer__<model>), experts may be asked in steps until an answer is probably right. After
     Ctrl-C the best router so far is saved, and the exit code is 130. In Python, mild.tune takes the other
@@ -132,7 +132,7 @@ def tune(
     \b
     Example:
       mild tune outcomes.parquet --out router --price-weight 50
-      mild tune outcomes.parquet --out router --group subject --details
+      mild tune outcomes.parquet --out router --groups subject --details
       mild tune outcomes.parquet --out router --keep-quality 0.95
       mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
       mild tune outcomes.parquet --out router --keep-quality 0.99 --cascade
@@ -140,8 +140,8 @@ def tune(
     from mild.artifact.folder import check_target
     from mild.tuning.tune import tune as search
 
-    arguments = options.arguments() | o.without_none(**vars(target), random_state=seed)
-    source = OutcomeSource(data, reading, cost, group)
+    arguments = options.arguments() | o.without_none(**vars(target), random_state=random_state)
+    source = OutcomeSource(data, reading, cost, groups)
     check_target(out, overwrite)
     table = source.read()
     with progress_bar("searching") as progress:
@@ -181,9 +181,7 @@ def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:
         _show_certainty(tuned.certainty_rows)
     if folder is not None:
         print_sentence(f"Saved to {folder} ({tuned.decides_as}).")
-        print_sentence(
-            f"Next, on a table of new queries: mild evaluate TABLE --router {quote(folder)}"
-        )
+        print_sentence(f"Next, on a table of new queries: mild evaluate {quote(folder)} TABLE")
 
 
 def _show_tried(tuned: TuneResult) -> None:

@@ -168,10 +168,10 @@ class Description:
         return pairs[:SHOWN_PAIRS]
 
     def __repr__(self) -> str:
-        return "\n- ".join([self.content["explanation"], *self.sentences])
+        return "\n- ".join([self.content["layout"], *self.sentences])
 
     def _repr_html_(self) -> str:
-        return html_table(self.content["explanation"], self.content["experts"], self.sentences)
+        return html_table(self.content["layout"], self.content["experts"], self.sentences)
 
 
 def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
@@ -192,7 +192,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     Description
         With these entries:
 
-        - ``fingerprint``, ``rows``, ``form``, ``explanation``, ``findings``: those of the table, and
+        - ``fingerprint``, ``rows``, ``form``, ``layout``, ``findings``: those of the table, and
           ``cost``: the terms of the cost, and a sentence about them
         - ``experts``: a list with an entry per expert, see ``_describe_experts``; the best mean score
           comes first
@@ -219,7 +219,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         "cost": _describe_cost(table, terms),
         "rows": len(table),
         "form": table.form,
-        "explanation": table.layout,
+        "layout": table.layout,
         "experts": _describe_experts(table, costs, is_right, comparison.oracle_shares, ranks),
         "compared": {
             "rows": comparison.n_complete,

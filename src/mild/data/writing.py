@@ -508,7 +508,7 @@ def _only_file(source: str | os.PathLike[str]) -> Path:
             got = "the standard input"
         raise DataFileError(
             f"{source}: only a single file can be divided into two; got {got}. Make it one first, with "
-            "mild data convert.",
+            "mild convert.",
             parameter="file",
         )
     return files[0]
@@ -660,7 +660,7 @@ def _file_rows(file: Path, kind: str, table: Any) -> _FileRows:
     if n_records != table.num_rows:
         raise DataFileError(
             f"its {table.num_rows:,} rows cannot be told apart in the file, where {n_records:,} were "
-            "found. Convert it first, with mild data convert."
+            "found. Convert it first, with mild convert."
         )
     return file_rows
 
@@ -684,7 +684,7 @@ def _json_rows(text: str) -> _TextRows | _JsonRows:
     if not isinstance(value, list):
         raise DataFileError(
             "only a .json file that holds a list of objects, one per row, can be divided into two. "
-            "Convert it first, with mild data convert."
+            "Convert it first, with mild convert."
         )
     return _JsonRows(value)
 

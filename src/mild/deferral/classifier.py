@@ -412,7 +412,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             names = [MODEL, *expert_names]
         # A saved router reads texts unless it is told otherwise: with these, route(X) takes vectors.
         vectors = VectorFeatures(self.n_features_in_)
-        return save_router(self, folder, expert_names=names, text=vectors, overwrite=overwrite)
+        return save_router(self, folder, experts=names, text=vectors, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
@@ -443,7 +443,7 @@ class DeferralClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # The fitted attributes are read from the policy, whose first cost is the classifier's own.
         classifier.policy_ = policy
         classifier.classes_ = np.array(policy.classes)
-        classifier.expert_names_ = router.expert_names
+        classifier.expert_names_ = router.experts
         classifier.n_experts_ = len(policy.costs) - 1
         classifier.expert_costs_ = policy.costs[1:]
         classifier.threshold_ = policy.threshold

@@ -63,7 +63,7 @@ class JudgedRows:
         figures = routing_figures(
             outcomes,
             self.chosen,
-            self.router.expert_names,
+            self.router.experts,
             self.task.groups,
             self.task.unit,
             confidence,
@@ -85,7 +85,7 @@ class JudgedRows:
 
     def _best_at_fit(self) -> int | None:
         """Return the single expert that was best when the router was fitted or tuned for a target."""
-        names = self.router.expert_names
+        names = self.router.experts
         target = self.router.info.target
         if target is not None and target.best_expert in names:
             return names.index(target.best_expert)

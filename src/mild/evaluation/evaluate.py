@@ -189,7 +189,7 @@ class Evaluation:
         'Week 1'
         """
         task = self.judged.task
-        names = list(self.judged.router.expert_names)
+        names = list(self.judged.router.experts)
         reported = self._reported_rows(group)
         n_rows = len(reported.routed.costs)
         frontier = self._frontier(reported, comparison)
@@ -253,7 +253,7 @@ class Evaluation:
         if table.has_queries:
             queries = table.queries
         return sections.RoutedRows(
-            list(self.judged.router.expert_names),
+            list(self.judged.router.experts),
             self.judged.outcomes,
             self.judged.chosen,
             probabilities,
@@ -288,8 +288,8 @@ class Evaluation:
         target = router.info.target
         if target is None or router.info.frontier is None:
             return []
-        frontier = Frontier.from_dict(router.info.frontier, router.expert_names)
-        rows = certainty_rows(Target(**target.target), frontier, router.expert_names)
+        frontier = Frontier.from_dict(router.info.frontier, router.experts)
+        rows = certainty_rows(Target(**target.target), frontier, router.experts)
         if target.guarantee is not None:
             rows += _guarantee_rows(target, router.info.verdict)
         return rows
@@ -311,7 +311,7 @@ class Evaluation:
         return sections.frontier(
             reported.routed,
             sweep,
-            sections.method_points(comparison, router.expert_names),
+            sections.method_points(comparison, router.experts),
             sections.target_limits(router.info.target, self.verdict.target),
         )
 
@@ -576,12 +576,12 @@ def _guarantee_rows(target: TargetInfo, verdict: Mapping[str, Any] | None) -> li
 
 def _is_nameless(router: Router) -> bool:
     """Whether the router was fitted on an array of costs, whose experts have no names."""
-    return router.expert_names == [f"expert_{k}" for k in range(router.n_experts)]
+    return router.experts == [f"expert_{k}" for k in range(router.n_experts)]
 
 
 def _check_expert_names(router: Router, table: Outcomes) -> None:
     """Refuse a router whose experts cannot be found in the table because they have no names."""
-    if _is_nameless(router) and not set(router.expert_names) & set(table.experts):
+    if _is_nameless(router) and not set(router.experts) & set(table.experts):
         raise InvalidInputError(
             "the router's experts must have the names of the table's experts "
             f"({listed(table.experts, 6)}); it was fitted on an array of costs, which has no names. "
@@ -629,7 +629,7 @@ def _apply_router(
         notes.append(_answer_kind_note(table, router.cascade))
         run = router.cascade.run(X, known_answers(task.table, router.cascade))
         # The cascade's own column comes after those of the experts.
-        chosen = np.full(len(run.expert), len(router.expert_names))
+        chosen = np.full(len(run.expert), len(router.experts))
     n_seen = len(full_table) - len(table)
     judged_rows = JudgedRows(router, task.costs, X, chosen, task, full_table, n_seen, run)
     return judged_rows, tuple(filter(None, notes))
@@ -664,7 +664,7 @@ def _terms(router: Router, table: Outcomes, stated_terms: CostTerms) -> CostTerm
 
 
 def _unknown_experts_note(router: Router, table: Outcomes) -> str | None:
-    unknown = [name for name in table.experts if name not in router.expert_names]
+    unknown = [name for name in table.experts if name not in router.experts]
     if not unknown:
         return None
     return f"left out because the router does not know them: {', '.join(unknown)}."

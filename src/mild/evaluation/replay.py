@@ -193,9 +193,9 @@ def replay_rows(
     """
     new_probabilities = _new_probabilities(rows, router, explore)
     overlap = {
-        **measure_overlap(rows.draws(), new_probabilities, router.expert_names),
+        **measure_overlap(rows.draws(), new_probabilities, router.experts),
         **rows.changes(),
-        "unknown": [name for name in rows.draw_counts if name not in router.expert_names],
+        "unknown": [name for name in rows.draw_counts if name not in router.experts],
     }
     estimates: dict[str, dict[str, Any]] = {}
     cost_difference = None
@@ -264,12 +264,12 @@ def _replay_verdict(
 def _expert_shares(rows: Rows, router: Router, target: FloatArray) -> dict[str, dict[str, float]]:
     """Return, by name, how often each expert was drawn, and how often the new router would draw it."""
     n_drawn = max(sum(rows.draw_counts.values()), 1)
-    new_shares = dict.fromkeys(router.expert_names, 0.0)
+    new_shares = dict.fromkeys(router.experts, 0.0)
     if len(target):
         means = target.mean(axis=0).tolist()
-        new_shares = dict(zip(router.expert_names, means, strict=True))
+        new_shares = dict(zip(router.experts, means, strict=True))
     shares = {}
-    for name in dict.fromkeys([*router.expert_names, *rows.draw_counts]):
+    for name in dict.fromkeys([*router.experts, *rows.draw_counts]):
         shares[name] = {
             "logged": rows.draw_counts.get(name, 0) / n_drawn,
             "new": new_shares.get(name, 0.0),
@@ -496,7 +496,7 @@ def _decided_block(
         model_features = model_features @ projection
     scores = router.decision_function(X)
     features = np.column_stack([model_features, scores]).astype(np.float32)
-    expert_index = {name: index for index, name in enumerate(router.expert_names)}
+    expert_index = {name: index for index, name in enumerate(router.experts)}
     draws = [row for row in block if row.decides]
     draw_counts = Counter(row.chosen for row in draws)
     return Rows(

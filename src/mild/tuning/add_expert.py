@@ -135,7 +135,7 @@ class AddedExpert:
             "by_scores": self.by_scores,
             "trusted": self.trusted,
             "sentences": self.sentences,
-            "experts": self.router.expert_names,
+            "experts": self.router.experts,
         }
         return as_python(document, finite=True)
 
@@ -194,7 +194,7 @@ def add_expert(
     new_expert = _new_name(router, table, name)
     terms = _terms_with(router, new_expert, beta)
     # Rows with a grade of the new expert, which is the last column of every array.
-    rows = _labelled_rows(table, known, [*router.expert_names, new_expert], price)
+    rows = _labelled_rows(table, known, [*router.experts, new_expert], price)
     prices_are_dollars = _is_in_dollars(router, terms)
     rows, costs = _rows_with_costs(rows, terms, prices_are_dollars)
     if rows.n_rows < FEW:
@@ -276,10 +276,10 @@ def _price_weight_of_mix(mix: MixPolicy) -> float:
 
 def _new_name(router: Router, table: Outcomes, name: str | None) -> str:
     """Return the name of the new expert, which the table must have and the router must not."""
-    others = [expert for expert in table.experts if expert not in router.expert_names]
+    others = [expert for expert in table.experts if expert not in router.experts]
     if name is None and len(others) == 1:
         return others[0]
-    if name in router.expert_names:
+    if name in router.experts:
         raise invalid("name", f"must be new; {name!r} is an expert of the router already.")
     if name not in others:
         rule = f"must be an expert of the table that the router does not know: {listed(others) or 'none'}"
@@ -291,7 +291,7 @@ def _terms_with(router: Router, new_expert: str, beta: float) -> CostTerms:
     """Return the terms of the router's cost, with the beta of the new expert."""
     terms = terms_of(router) or CostTerms()
     known_betas = terms.beta or {}
-    betas = {expert: known_betas.get(expert, 0.0) for expert in router.expert_names}
+    betas = {expert: known_betas.get(expert, 0.0) for expert in router.experts}
     betas[new_expert] = beta
     if not any(betas.values()):
         return replace(terms, beta=None, price_weight=router.info.price_weight)
@@ -525,7 +525,7 @@ def _router_with(
     return replace(
         router,
         policy=extension.policy,
-        expert_names=rows.expert_names,
+        experts=rows.expert_names,
         query_hashes=index.hashes,
         novelty=novelty,
         calibration=None,

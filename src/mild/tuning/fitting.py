@@ -404,12 +404,12 @@ def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
     """
     if router.info.shares is None:
         return None
-    shares = np.array([router.info.shares.experts[name] for name in router.expert_names])
+    shares = np.array([router.info.shares.experts[name] for name in router.experts])
     expert = int(np.argmax(np.abs(shares - held_out_shares)))
     if abs(shares[expert] - held_out_shares[expert]) < CHANGED_SHARE:
         return None
     return (
-        f"the router asks {router.expert_names[expert]} in {100 * shares[expert]:.0f} % of its training "
+        f"the router asks {router.experts[expert]} in {100 * shares[expert]:.0f} % of its training "
         "rows; "
         f"in held-out rows, which the figures are from, it was {100 * held_out_shares[expert]:.0f} %."
     )
@@ -453,7 +453,7 @@ def make_saved_router(fitted: Fitted, task: Task, notes: Mapping[str, Any] | Non
     )
     return replace(
         router,
-        expert_names=task.table.experts,
+        experts=task.table.experts,
         feature_names=task.table.feature_names,
         text=fitted.text_features,
         query_hashes=index.hashes,

@@ -106,7 +106,7 @@ class CostWeights:
         if target is not None and target.t is not None:
             price_weight = target.t
         # Looked up by name: a beta may be that of an expert that was removed.
-        beta = np.array([betas.get(name, 0.0) for name in router.expert_names])
+        beta = np.array([betas.get(name, 0.0) for name in router.experts])
         return cls(price_weight, latency_weight, beta)
 
     def costs(self, logged: LoggedOutcomes) -> FloatArray:
@@ -146,7 +146,7 @@ class TableRows:
         if table is None:
             none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
-        names = router.expert_names
+        names = router.experts
         if not set(names) & set(table.experts):
             rule = f"must have scores of experts of the router: {listed(names)}"
             raise invalid("table", f"{rule}; got {listed(table.experts)}.")
@@ -288,7 +288,7 @@ def learned_router(
     errors : its heads for the error, with standard errors
     X : (n, d) the features that it was learned on, for the usual share of each expert
     """
-    names = router.expert_names
+    names = router.experts
     shares = expert_shares(policy.predict(X), len(names)).tolist()
     price_head = None
     if policy.price_coef.any() or policy.price_intercept.any():
@@ -317,7 +317,7 @@ def dropped_mix(router: Router) -> str | None:
     """Return the mix that a learned router replaces by one policy, in words; None if it keeps it."""
     if router.mix is None or router.cascade is not None:
         return None
-    return mix_words(router.mix, router.expert_names)
+    return mix_words(router.mix, router.experts)
 
 
 def is_current(logged: LoggedOutcomes, newest: int = 20) -> BoolArray:

@@ -98,7 +98,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     elif not search.decides_as_constant_:
         # Choices in held-out rows; -1 marks rows that no fold holds out.
         chosen = search.held_out_[search.held_out_ >= 0]
-        changed_note = changed_shares(router, expert_shares(chosen, len(router.expert_names)))
+        changed_note = changed_shares(router, expert_shares(chosen, len(router.experts)))
         if changed_note is not None:
             request.notes.append(changed_note)
     return _result(request, router, verdict, cascade, frontier)

@@ -29,7 +29,7 @@ def save(
     router: Any,
     folder: str | os.PathLike[str],
     *,
-    expert_names: Sequence[str] | None = None,
+    experts: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     data: tuple[Any, Any] | Mapping[str, Any] | None = None,
     text: TextFeatures | None = None,
@@ -47,7 +47,7 @@ def save(
     ----------
     router : fitted router, ``Router``, or a Pipeline that ends in a router and may begin with text features
     folder : folder to write; it must not exist yet or must be empty, unless ``overwrite``
-    expert_names, feature_names, data, text, notes, query_hashes : as in ``mild.artifact.save``
+    experts, feature_names, data, text, notes, query_hashes : as in ``mild.artifact.save``
     overwrite : whether an existing router may be replaced
     table : the table that the router was fitted on, or anything that ``mild.read_outcomes`` accepts. If
         given, the names of the experts, the terms of the cost, prices and hashes of the training queries
@@ -71,7 +71,7 @@ def save(
     >>> pipeline = pipeline.fit(table.queries, table.costs(price_weight=50))
     >>> with tempfile.TemporaryDirectory() as parent:
     ...     folder = mild.save(pipeline, parent + "/router", table=table, price_weight=50)
-    ...     mild.load(folder).expert_names
+    ...     mild.load(folder).experts
     ['gemma3', 'rules', 'smollm2']
     """
     terms = CostTerms(beta, price_weight, latency_weight)
@@ -82,7 +82,7 @@ def save(
     return save_router(
         router,
         folder,
-        expert_names=expert_names,
+        experts=experts,
         feature_names=feature_names,
         data=data,
         text=text,
@@ -116,7 +116,7 @@ def _with_table(
     if source.n_experts != len(table.experts):
         rule = f"must have the router's {source.n_experts} experts; got {len(table.experts)}."
         raise invalid("table", rule)
-    if set(source.expert_names) == set(table.experts):
+    if set(source.experts) == set(table.experts):
         source = in_order_of(source, table.experts)
     task = make_task(table, terms)
     fitted = Fitted(source, text_features, table_features(task.table, text_features))

@@ -40,9 +40,9 @@ def terms_of(router: Router) -> CostTerms | None:
 def constant_at_fit(router: Router) -> int | None:
     """The expert of least mean loss when a saved router was fitted; None if it is not recorded."""
     name = router.info.constant
-    if name not in router.expert_names:
+    if name not in router.experts:
         return None
-    return router.expert_names.index(name)
+    return router.experts.index(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ def _hashes(contents: Iterable[bytes]) -> NDArray[np.uint64]:
 
 def with_router_experts(router: Router, table: Outcomes) -> Outcomes:
     """A table with the experts of a router only; refused if it lacks one of them."""
-    experts = router.expert_names
+    experts = router.experts
     missing = [name for name in experts if name not in table.experts]
     if missing:
         raise InvalidInputError(

@@ -27,10 +27,10 @@ def test_answers_are_the_router_s_in_the_order_of_the_lines(folders):
     prompts = make_columns(300, 1)["prompt"]
     found, answers = routed(folders("linear"), "\n".join(prompts).encode(), block_bytes=500)
     router = load(folders("linear"))
-    expected = [router.expert_names[k] for k in router.predict_texts(prompts)]
+    expected = [router.experts[k] for k in router.predict_texts(prompts)]
     assert [answer["expert"] for answer in answers] == expected
     assert found.queries == 300
-    assert found.counts == {name: expected.count(name) for name in router.expert_names}
+    assert found.counts == {name: expected.count(name) for name in router.experts}
     assert found.lines.kind == "text"
 
 

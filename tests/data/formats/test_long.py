@@ -170,7 +170,7 @@ def test_a_long_table_is_tuned_as_its_wide_one(tmp_path):
     options = {"search": mild.RouterCV(families="ridge", cv=2), "random_state": 0}
     found, other = mild.tune(file, **options), mild.tune(pa.table(wide), **options)
     assert found.as_dict()["verdict"] == other.as_dict()["verdict"]
-    assert found.router.expert_names == EXPERTS
+    assert found.router.experts == EXPERTS
 
 
 # Words for right and wrong

@@ -34,7 +34,7 @@ def router(request, models):
 @pytest.fixture(scope="module")
 def saved(router, tmp_path_factory):
     folder = tmp_path_factory.mktemp("routers") / "router"
-    return router.save(folder, expert_names=["small", "medium", "large"])
+    return router.save(folder, experts=["small", "medium", "large"])
 
 
 def test_a_saved_router_scores_and_decides_as_the_network_does(router, saved):
@@ -54,7 +54,7 @@ def test_the_folder_holds_four_files_and_their_digests(saved):
     manifest = json.loads((saved / "router.json").read_text())
     assert manifest["text"]["kind"] == "onnx"
     assert manifest["estimator"]["class"] == "TransformerRouter"
-    assert manifest["expert_names"] == ["small", "medium", "large"]
+    assert manifest["experts"] == ["small", "medium", "large"]
 
 
 def test_it_serves_where_torch_and_transformers_cannot_be_imported(router, saved, tmp_path):

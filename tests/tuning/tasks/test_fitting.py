@@ -44,7 +44,7 @@ def test_a_saved_router_routes_new_queries_well(tmp_path):
 def test_the_folder_says_what_counted_and_what_was_seen(tmp_path):
     task = task_of(terms=CostTerms({"cook": 0.25}))
     router = saved_router(task, LinearRouter(), tmp_path / "r")
-    assert router.expert_names == EXPERTS
+    assert router.experts == EXPERTS
     assert terms_of(router) == task.terms
     notes = router.info.notes
     assert notes["cost"]["words"] == task.formula

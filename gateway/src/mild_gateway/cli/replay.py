@@ -11,8 +11,8 @@ from typer import Option
 from mild.cli import (
     AsJson,
     Confidence,
+    RandomState,
     RouterFolder,
-    Seed,
     emit,
     fixed,
     note,
@@ -43,7 +43,7 @@ def replay(
     since: Since = None,
     until: Until = None,
     confidence: Confidence = None,
-    seed: Seed = None,
+    seed: RandomState = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate what another router would have cost on the traffic in a ledger.

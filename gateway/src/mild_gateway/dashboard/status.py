@@ -79,7 +79,7 @@ class Dashboard:
 
     def take(self, router: Router) -> None:
         """Another router serves from now on."""
-        self._names = list(dict.fromkeys(map(configured_name, router.expert_names)))
+        self._names = list(dict.fromkeys(map(configured_name, router.experts)))
         has_cascade = router.cascade is not None and not self.settings.cascade_by_name
         self._choices = list(self._names)
         if has_cascade:

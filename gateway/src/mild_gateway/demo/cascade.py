@@ -41,6 +41,6 @@ def with_cascade(router: Router) -> Router:
     )
     steps = []
     for names in STEPS:
-        steps.append([router.expert_names.index(name) for name in names])
+        steps.append([router.experts.index(name) for name in names])
     policy = CascadePolicy("free_text", steps, THRESHOLD, table, router.policy)
     return replace(router, policy=policy)

@@ -466,7 +466,7 @@ def _candidate(versions: Versions, serving: Router) -> TriedRouter | None:
     router = load_candidate(versions.folder)
     if learned_until is None or router is None:
         return None
-    if router.expert_names != serving.expert_names or router.n_features != serving.n_features:
+    if router.experts != serving.experts or router.n_features != serving.n_features:
         return None
     return TriedRouter(router, learned_until, versions.candidate)
 

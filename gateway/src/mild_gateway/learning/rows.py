@@ -169,7 +169,7 @@ class _AnswerReader:
         assert router.text is not None
         self._router = router
         self._logged_experts = experts
-        self._experts = {name: index for index, name in enumerate(router.expert_names)}
+        self._experts = {name: index for index, name in enumerate(router.experts)}
         self._codes = {**self._experts, CASCADE: WHOLE_CASCADE}
         self._tag = features_tag(router.text, router.mix)
         self._routers: dict[str, int] = {str(router.info.fingerprint): 0}

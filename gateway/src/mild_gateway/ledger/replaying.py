@@ -157,7 +157,7 @@ def replay(
     >>> drawn = {"chosen": "rules", "propensity": 0.9, "price": 0.0001, "text": "What is 2 + 2?"}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     settings = LedgerSettings(Path(folder, "ledger.sqlite"), keep_text=True)
-    ...     writer = LedgerWriter(settings, router.expert_names)
+    ...     writer = LedgerWriter(settings, router.experts)
     ...     writer.start()
     ...     writer.write(Record("r1", time.time(), "alice", "mild", **drawn))
     ...     writer.close()

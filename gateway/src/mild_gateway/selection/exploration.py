@@ -41,7 +41,7 @@ class AutoExploration:
             info = candidate.info
             self._candidate = candidate.direct.policy
         self._noise = None
-        errors = standard_errors(info, router.expert_names)
+        errors = standard_errors(info, router.experts)
         if errors is not None:
             draws = np.random.default_rng(0).standard_normal((_DRAWS, router.n_experts))
             self._noise = draws * errors

@@ -118,7 +118,7 @@ class ExpertSelector:
         direct = router.direct
         self.router = direct.with_prices(price_weight=routing.price_weight, in_dollars=True)
         direct.features([""])  # a router without a text step says so here
-        self.names = list(direct.expert_names)
+        self.names = list(direct.experts)
         self._on_novel: int | None = None
         if routing.on_novel is not None:
             direct.is_novel([""])  # a router that does not know what is novel says so here
@@ -389,7 +389,7 @@ class ExpertSelector:
         """A candidate at the trade-off of the router; None if it has other experts, features or none."""
         router = self.router
         routing = self._routing
-        if candidate is None or candidate.expert_names != router.expert_names:
+        if candidate is None or candidate.experts != router.experts:
             return None
         try:
             if routing.target is not None:

@@ -212,7 +212,7 @@ async def _check_stores(settings: Settings, router: Router) -> None:
     from mild_gateway.ledger.writer import LedgerWriter
 
     access = Access(settings)
-    ledger = LedgerWriter(settings.ledger, router.expert_names)
+    ledger = LedgerWriter(settings.ledger, router.experts)
     await access.start()
     try:
         ledger.start()

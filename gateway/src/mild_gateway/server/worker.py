@@ -79,7 +79,7 @@ def make_context(settings: Settings, router: Router) -> AppContext:
 
     spool = Spool(spool_place(settings.ledger.path, settings.store, settings.folder))
     access = Access(settings, total_seconds=settings.longest_request, spool=spool)
-    ledger = LedgerWriter(settings.ledger, router.expert_names, spool=spool)
+    ledger = LedgerWriter(settings.ledger, router.experts, spool=spool)
     board = None
     if settings.page:
         board = Dashboard(settings, router, access.spend, ledger)

@@ -170,7 +170,7 @@ def price_columns(names: Iterable[str]) -> list[str]:
 
 
 def read_with(arguments: str) -> str:
-    """Show how a table is read with keyword arguments; commands show ``mild data convert`` instead.
+    """Show how a table is read with keyword arguments; commands show ``mild convert`` instead.
 
     >>> read_with("scores=NAMES")
     '`mild.read_outcomes(FILE, scores=NAMES)`'
