@@ -5,6 +5,7 @@ They change here, and the journeys do not.
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import mild
@@ -68,11 +69,33 @@ def deferral_classifier(loss, **settings):
 #: The numbers of a folder, and what describes them.
 TENSORS = "tensors.safetensors"
 MANIFEST = "router.json"
+#: What a folder cannot be read with: entries of the description.
+UNREADABLE = {
+    "schema_version": 99,
+    "format": "another",
+    "kind": "unknown",
+    "n_features": 1,
+    "sha256": 64 * "0",
+}
+
+
+def without_moment(files):
+    """The files of a folder, by name, without the moment at which they were written."""
+    description = json.loads(files[MANIFEST])
+    del description["created"]
+    return {**files, MANIFEST: description}
+
+
+def forge_checksum(folder):
+    """Make the description of a folder fit its numbers."""
+    description = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    description["sha256"] = hashlib.sha256((folder / TENSORS).read_bytes()).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(description), encoding="utf-8")
 
 
 def save(estimator, experts, folder):
     """Write a fitted estimator, or a Pipeline that ends in one."""
-    return mild.save(estimator, folder, expert_names=experts)
+    return mild.save(estimator, folder, experts=experts)
 
 
 # Routing of many queries.
@@ -100,3 +123,11 @@ def route_files(router, source, out, columns):
 def routed_experts(output):
     """The expert of each line of the answers."""
     return [json.loads(line)["expert"] for line in output.splitlines()]
+
+
+# The Hub.
+
+
+def load_from_hub(name):
+    """The router of a repository such as ``owner/name``."""
+    return mild.Router.from_pretrained(name)
