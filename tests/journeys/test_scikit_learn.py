@@ -226,6 +226,8 @@ def test_a_grid_search_finds_the_settings_that_cost_least(texts):
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], means)
     assert search.best_index_ == np.argmax(means)
     assert search.best_score_ == pytest.approx(max(means))
+    is_strong = [p["linearrouter__alpha"] == 1000 for p in search.cv_results_["params"]]
+    assert max(means) > np.array(means)[is_strong].max() + 0.05
     assert search.best_params_["linearrouter__alpha"] == 0.001
     chosen = search.predict(new)
     assert search.score(new, new_costs) == pytest.approx(-mean_cost(new_costs, chosen))
