@@ -28,7 +28,7 @@ right. A rule is a dictionary with any of
     pause       seconds between two events of a stream
     status, headers, body    of an answer that is not what it should be
     fault       "hang": no answer until the client leaves; "cut": half of the answer, and the end of the
-                connection
+                connection; "stop": half of a stream, as if that were all
     events      of a stream, how many are sent before the fault, which may be none
 
 What was received is a list of dictionaries: ``time``, ``path``, ``model``, ``text``, ``headers``, ``body``,
@@ -241,7 +241,7 @@ async def _sent(
     finally:
         if entry["ended"] is None:
             entry["ended"] = "left"
-    if fault is not None:
+    if fault == "cut":
         raise _CutError
 
 

@@ -43,6 +43,7 @@ BROKEN_ANSWERS = {
 }
 BROKEN_STREAMS = {
     "nothing of it": {"fault": "cut", "events": 0},
+    "an empty one": {"fault": "stop", "events": 0},
     "no stream": {"body": "<html>Welcome</html>"},
 }
 # Whether a stream that begins with an error has cost something is not said.
@@ -205,15 +206,15 @@ def test_whom_no_other_expert_replaces(service):
 
 
 def test_a_stream_that_breaks_off_does_not_end_as_if_it_were_whole(service):
-    for model in (adapter.ROUTER_MODEL, "small"):
-        service.set_rules({"small": {"fault": "cut", "events": 4}})
+    for model, fault in ((adapter.ROUTER_MODEL, "cut"), ("small", "stop")):
+        service.set_rules({"small": {"fault": fault, "events": 4}})
         service.received()
         broken = service.stream(adapter.CHAT, body_of(SUM, model))
         assert broken.headers[adapter.EXPERT] == "small"
+        assert DONE not in broken.document
         *pieces, last = broken.document
         assert joined(pieces) == "Five apples and"
         assert adapter.error_code(last) == adapter.STREAM_CUT
-        assert DONE not in pieces
         # The client has begun to read: nobody else is asked.
         assert [entry["model"] for entry in service.received()] == ["small-model"]
         (row,) = service.rows([broken])

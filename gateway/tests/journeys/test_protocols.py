@@ -371,6 +371,7 @@ def test_a_gateway_that_requires_keys(service, openai, anthropic, tmp_path):
     adapter.require_keys(tmp_path)
     service.received()
     with serving(tmp_path, service.models) as closed:
+        assert closed.post(adapter.CHAT, adapter.chat("Why?")).status == 401
         url = closed.gateway.address
         turns = [{"role": "user", "content": QUESTIONS["small"]}]
         with (
