@@ -49,14 +49,17 @@ run table1 $hundred --cost error $mean1 --method mild:total=mean10 --method $bas
 run severe $hundred --experts synthetic $mean1 --method mild:total=mean10 --seeds 3 --results "$results/severe.jsonl"
 run table1 $hundred --cost cost --method tdef --method mild:total=mean10 --seeds 3 --results "$results/table1.jsonl"
 run table1 --dataset cifar100 --setup I --cost error $mean1 --seeds 1 --results "$results/table1.jsonl"
-# Tiny ImageNet: weight decay for each method on held-out training rows.
+# Tiny ImageNet: weight decay for each method, then the size of MILD's margins, both on held-out training rows.
 tiny="--dataset tiny-imagenet --epochs 25"
 for decay in 0.5 2 8; do
-    run table1 $tiny --setup I --cost error $mean1 --seeds 1 --validation --weight-decay $decay --results "$results/decay.jsonl"
+    run table1 $tiny --setup I --cost error $mean1 --method plugin --seeds 1 --validation --weight-decay $decay --results "$results/decay.jsonl"
 done
-for decay in 2 8; do
-    run table1 $tiny --setup I --cost error --method plugin --seeds 1 --validation --weight-decay $decay --results "$results/decay.jsonl"
-done
+tiny="$tiny --weight-decay 2"
+sizes="--method mild:total=mean3 --method mild:total=mean10"
+run table1 $tiny --setup I --cost error --seeds 1 --validation $sizes --results "$results/margins.jsonl"
+run table1 $tiny --setup II --setup III --cost error --seeds 1 --validation --method mild:total=mean1 $sizes --results "$results/margins.jsonl"
+run table1 $tiny --setup I --cost error --seeds 1 $mean1 --method mild:total=mean10 --method plugin --results "$results/table1.jsonl"
+run table1 $tiny --setup II --cost error --seeds 1 $mean1 --results "$results/table1.jsonl"
 # Experts that are trained: with errors, with costs, severe; the size of MILD's margins on held-out training rows.
 run table2 --epochs 25 $mean1 --seeds 3 --results "$results/table2.jsonl"
 run severe --epochs 25 --experts real $mean1 --seeds 3 --results "$results/severe.jsonl"

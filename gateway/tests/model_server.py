@@ -29,6 +29,7 @@ right. A rule is a dictionary with any of
     status, headers, body    of an answer that is not what it should be
     fault       "hang": no answer until the client leaves; "cut": half of the answer, and the end of the
                 connection
+    events      of a stream, how many are sent before the fault, which may be none
 
 What was received is a list of dictionaries: ``time``, ``path``, ``model``, ``text``, ``headers``, ``body``,
 and ``ended``: null while it runs, then "whole", "cut" or "left" (by the client).
@@ -165,7 +166,7 @@ class _Models:
         self.received.append(entry)
         rule = self.rule_of(model, text)
         try:
-            if rule.get("fault") == "hang":
+            if rule.get("fault") == "hang" and not (body.get("stream") and "events" in rule):
                 await _wait(float("inf"), request)
             await _wait(rule.get("delay", 0), request)
         except _ClientLeftError:
@@ -193,10 +194,15 @@ def _last_text(body: dict[str, Any]) -> str:
     """Text of the last message, or of what is to be embedded."""
     if "messages" not in body:
         return str(body.get("input", body.get("prompt", "")))
-    content = body["messages"][-1].get("content") or ""
-    if isinstance(content, str):
-        return content
-    return " ".join(part["text"] for part in content if part.get("type") == "text")
+    return _text(body["messages"][-1].get("content"))
+
+
+def _text(content: Any) -> str:
+    """The text of a message, or of the results of tools that it brings."""
+    if isinstance(content, list):
+        texts = [part.get("text") or _text(part.get("content")) for part in content]
+        return " ".join(filter(None, texts))
+    return content or ""
 
 
 async def _wait(seconds: float, request: Request) -> None:
@@ -220,19 +226,22 @@ async def _sent(
     events: list[bytes], rule: dict[str, Any], entry: dict[str, Any]
 ) -> AsyncIterator[bytes]:
     """The events of a stream, one after the other."""
-    is_cut = rule.get("fault") == "cut"
-    if is_cut:
-        events = events[: len(events) // 2]
+    fault = rule.get("fault")
+    if fault is not None:
+        events = events[: rule.get("events", len(events) // 2)]
     try:
         for place, event in enumerate(events):
             if place:
                 await asyncio.sleep(rule.get("pause", 0))
             yield event
-        entry["ended"] = "cut" if is_cut else "whole"
+        if fault == "hang":
+            # Until the client leaves, which cancels this.
+            await asyncio.Event().wait()
+        entry["ended"] = "whole" if fault is None else "cut"
     finally:
         if entry["ended"] is None:
             entry["ended"] = "left"
-    if is_cut:
+    if fault is not None:
         raise _CutError
 
 

@@ -79,11 +79,15 @@ class Gateway:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Gateway]:
+def served(folder: Path, words: Sequence[str] | None = None) -> Iterator[Gateway]:
     """The gateway of a folder, stopped at the end; what it prints is in ``serve.log`` there."""
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(
-            [MILD, *adapter.serve()], cwd=folder, env=environment(), stdout=log, stderr=log
+            [MILD, *(words or adapter.serve())],
+            cwd=folder,
+            env=environment(),
+            stdout=log,
+            stderr=log,
         )
     try:
 

@@ -43,7 +43,7 @@ def replay(
     since: Since = None,
     until: Until = None,
     confidence: Confidence = None,
-    seed: RandomState = None,
+    random_state: RandomState = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate what another router would have cost on the traffic in a ledger.
@@ -75,7 +75,7 @@ def replay(
             id_column=id_column,
             explore=explore,
             confidence=confidence,
-            random_state=seed,
+            random_state=random_state,
         ),
     ).as_dict()
     emit(document, as_json, lambda: _show_replay(document))
