@@ -77,12 +77,12 @@ HEAVY = ["pandas", "scipy", "sklearn", "torch"]
 
 @pytest.fixture(scope="module")
 def texts():
-    return topics.questions(np.random.default_rng(1), 60)
+    return topics.questions(np.random.default_rng(1), 30)
 
 
 @pytest.fixture(scope="module")
 def numbers():
-    return np.random.default_rng(2).normal(size=(60, 3))
+    return np.random.default_rng(2).normal(size=(30, 3))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def routers(tmp_path_factory):
     terms = {"price_weight": topics.PRICE_WEIGHT}
     for kind, router in ON_TEXTS.items():
         made[f"{kind} of texts"] = mild.fit(table, router, **terms)
-    made["cascade"] = mild.tune(table, cascade=True, **terms).router
+    made["cascade"] = mild.tune(topics.outcomes(rng, 120), cascade=True, **terms).router
     encoder = build_model(tmp_path_factory.mktemp("encoder") / "tiny", "bert")
     features = names.encoder(encoder)
     made["linear of encoded texts"] = mild.fit(table, LinearRouter(), text=features, **terms)

@@ -19,7 +19,7 @@ defer = pytest.importorskip("mild.nn.defer")
 PRICES = np.array([0.02, 0.1, 0.15])
 EXPERTS = ["left", "right", "anywhere"]
 # How far from the best choices a network may be; the best expert alone is at 1.
-NEAR = 0.2
+NEAR = 0.25
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,7 +67,7 @@ def network(n_outputs, seed=0):
     )
 
 
-def train(model, X, loss_of, steps=200):
+def train(model, X, loss_of, steps=150):
     """The plainest loop: all rows at every step; ``loss_of(scores)`` is a value for each row.
 
     Losses of every step; the gradients must be finite.
@@ -264,16 +264,16 @@ def test_a_neural_router_finds_them_by_the_front_door(problem):
         router = fit(table, names.neural_router(body, **{**settings, **changed}))
         return [router.experts[expert] for expert in router.predict(new)]
 
-    for body in ((16,), lambda n_features, n_outputs: network(n_outputs)):
-        chosen = chosen_by(body)
-        assert distance([EXPERTS.index(name) for name in chosen], new) < NEAR
-        assert chosen == chosen_by(body)
+    chosen = chosen_by((16,))
+    assert distance([EXPERTS.index(name) for name in chosen], new) < NEAR
+    assert chosen == chosen_by((16,))
     assert chosen_by((16,), epochs=2) != chosen_by((16,), epochs=2, random_state=1)
 
-    # As an estimator it tells its history.
-    router = names.neural_router((16,), **settings, loss="tdef").fit(X, costs)
-    assert distance(router.predict(new), new) < NEAR
-    losses = [epoch["loss"] for epoch in router.history_]
-    assert len(losses) == router.n_iter_ <= 50
-    assert 1 <= router.best_epoch_ <= router.n_iter_
-    assert losses[-1] < losses[0]
+    # As estimators, also around a network of one's own, they tell their history.
+    for body in ((16,), lambda n_features, n_outputs: network(n_outputs)):
+        router = names.neural_router(body, **settings).fit(X, costs)
+        assert distance(router.predict(new), new) < NEAR
+        losses = [epoch["loss"] for epoch in router.history_]
+        assert len(losses) == router.n_iter_ <= 50
+        assert 1 <= router.best_epoch_ <= router.n_iter_
+        assert losses[-1] < losses[0]
