@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
+LITELLM := .venv-litellm
+LITELLM_JOURNEYS := gateway/tests/journeys_litellm
 TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # An installation names both folders in one command; otherwise pip looks for the other distribution on PyPI.
@@ -17,7 +19,7 @@ LOWEST_LIBRARY_TESTS := tests/core tests/metrics tests/policies tests/artifact t
 LOWEST_GATEWAY_TESTS := tests/test_config.py tests/server
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-paper test test-library test-gateway test-real test-clients quick lint types layers docs coverage wheel tables bench serve-real test-lowest test-extras audit dist release clean
+.PHONY: help demo demo-paper test test-library test-gateway test-real test-clients test-litellm quick lint types layers docs coverage wheel tables bench serve-real test-lowest test-extras audit dist release clean
 
 help:
 	@echo "make demo    install what the demo needs (no torch) and run it: about a minute"
@@ -29,6 +31,7 @@ help:
 	@echo "make serve-real   the gateway's demo with a real small model as one expert"
 	@echo "make test-real    the tests that ask that model"
 	@echo "make test-clients  real clients (openai, anthropic, LangChain, ...) against the gateway's demo"
+	@echo "make test-litellm   journeys inside LiteLLM, in an environment of their own"
 	@echo "make wheel   build both distributions into dist/ and use them in a clean environment"
 	@echo "make docs    build the documentation's site in site/"
 	@echo "make bench   measure against the peers (minutes); results in docs/science/benchmarks.md"
@@ -68,7 +71,7 @@ test-real: $(VENV)/.test $(VENV)/.real
 $(CLIENTS)/.installed: pyproject.toml gateway/pyproject.toml gateway/tests/clients/requirements.txt gateway/tests/clients/package.json
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--editable . --editable "./gateway[litellm]" --requirement gateway/tests/clients/requirements.txt
+		--editable . --editable ./gateway --requirement gateway/tests/clients/requirements.txt
 	mkdir -p $(CLIENTS)/node
 	cp gateway/tests/clients/package.json $(CLIENTS)/node/
 	if command -v npm > /dev/null; then cd $(CLIENTS)/node && npm install --no-audit --no-fund; fi
@@ -77,13 +80,26 @@ $(CLIENTS)/.installed: pyproject.toml gateway/pyproject.toml gateway/tests/clien
 test-clients: $(CLIENTS)/.installed
 	cd gateway && ../$(CLIENTS)/bin/python -m pytest -q -rs tests/clients --confcutdir tests/clients -W ignore
 
+# LiteLLM does not fit into the environment of the other tests: it wants an openai before 3. uv installs it in a
+# fraction of pip's time.
+$(LITELLM)/.installed: pyproject.toml gateway/pyproject.toml $(wildcard $(LITELLM_JOURNEYS)/*.txt)
+	$(PYTHON) -m venv $(LITELLM)
+	$(LITELLM)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LITELLM)/bin/uv pip install --quiet --python $(LITELLM)/bin/python --requirement $(LITELLM_JOURNEYS)/requirements.txt \
+		--constraints $(LITELLM_JOURNEYS)/constraints.txt --excludes $(LITELLM_JOURNEYS)/excluded.txt
+	touch $@
+
+test-litellm: $(LITELLM)/.installed
+	cd gateway && $(PYTEST_ENVIRONMENT) ../$(LITELLM)/bin/python -m pytest -q -rs tests/journeys_litellm \
+		--confcutdir tests/journeys_litellm -W ignore
+
 demo: $(VENV)/.demo
 	$(BIN)/mild demo
 
 demo-paper: $(VENV)/.plot
 	$(BIN)/python -m experiments.digits
 
-test: lint types layers docs test-library test-gateway wheel
+test: lint types layers docs test-library test-gateway test-litellm wheel
 
 quick: $(VENV)/.test lint types layers
 	$(BIN)/python -m pytest -q -m "not slow" -x
@@ -177,5 +193,5 @@ release: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/python scripts/release.py "$(VERSION)"
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(TOOLS) .venv-wheel .venv-lowest dist build site docs/examples .mypy_cache .ruff_cache .import_linter_cache .coverage*
+	rm -rf $(VENV) $(CLIENTS) $(LITELLM) $(TOOLS) .venv-wheel .venv-lowest dist build site docs/examples .mypy_cache .ruff_cache .import_linter_cache .coverage*
 	rm -rf .pytest_cache .hypothesis gateway/.pytest_cache gateway/.hypothesis

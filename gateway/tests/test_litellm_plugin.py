@@ -1,4 +1,4 @@
-"""The plug-in for LiteLLM, without LiteLLM; with it: tests/clients/test_litellm_plugin.py."""
+"""The plug-in for LiteLLM, without LiteLLM; with it: tests/journeys_litellm."""
 
 import asyncio
 from dataclasses import replace
