@@ -28,10 +28,7 @@ from waiting import PATIENCE, wait_until
 PRICES = {"small": (0.2, 0.7), "medium": (1.0, 5.0), "large": (3.0, 11.0)}
 TOKENS = {"small": (350, 61), "medium": (470, 83), "large": (1200, 503)}
 #: Dollars of an answer.
-DOLLARS = {
-    name: float(np.dot(TOKENS[name], PRICES[name])) / 1e6
-    for name in PRICES
-}  # fmt: skip
+DOLLARS = {name: float(np.dot(TOKENS[name], PRICES[name])) / 1e6 for name in PRICES}
 #: What the last line of a stream of OpenAI's says.
 DONE = "[DONE]"
 
