@@ -180,12 +180,14 @@ class Clients:
             connection.close()
 
 
+def refusal(answer):
+    """Status of an answer, with the code of one that was refused."""
+    return answer.status, None if answer.status == 200 else adapter.error_code(answer.document)
+
+
 def codes(answers):
-    """How many answers there are of each status, with the code of those that were refused."""
-    return Counter(
-        (answer.status, None if answer.status == 200 else adapter.error_code(answer.document))
-        for answer in answers
-    )
+    """How many answers there are of each status and code."""
+    return Counter(map(refusal, answers))
 
 
 # What was spent, by those who say so.

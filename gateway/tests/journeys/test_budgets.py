@@ -60,8 +60,8 @@ def test_eight_clients_never_spend_more_than_a_budget(router, database, tmp_path
     shutil.copytree(router, tmp_path / adapter.ROUTER)
     words = adapter.serve_workers(2)
     with ModelServer() as models:
-        set_tokens(models)
-
+        # So slow that all clients always wait for an answer.
+        set_tokens(models, delay=0.03)
         access = {"require_key": True, "budget_day": COMMON_BUDGET}
         given = adapter.settings(experts_of(models), database, access=access)
         adapter.write_settings(tmp_path, given)

@@ -17,6 +17,7 @@ from journeys.accounts import (
     experts_of,
     most_dollars,
     question,
+    refusal,
     send,
     set_tokens,
     spent_by_metrics,
@@ -34,11 +35,6 @@ RATE = 5
 
 def make_key(folder, name, **limits):
     return mild(folder, adapter.add_key(name, **limits)).figures["key"]
-
-
-def refusal(answer):
-    """Status and code of an answer that is none."""
-    return answer.status, adapter.error_code(answer.document)
 
 
 def ask_until_refused(gateway, key):
