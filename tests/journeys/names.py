@@ -44,10 +44,6 @@ def gain(verdict):
     return -verdict.estimate
 
 
-def fit_blend(table, estimators, **settings):
-    return mild.fit(table, mild.BlendRouter(estimators), **settings)
-
-
 def encoder(folder):
     """Features of the sentence encoder in a folder, which keep no vectors on disk."""
     return EncoderFeatures(folder, cache=False)
