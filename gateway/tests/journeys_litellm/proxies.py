@@ -50,15 +50,15 @@ class Proxy:
     def log(self) -> str:
         return (self.folder / LOG).read_text(encoding="utf-8")
 
-    def address(self) -> str:
-        """Where it listens, once it does."""
+    @property
+    def address(self) -> str | None:
+        """Where it listens; None before it does."""
+        found = re.search(r"Uvicorn running on (http://127\.0\.0\.1:\d+)", self.log)
+        return found[1] if found else None
 
-        def address() -> str | None:
-            assert self.process.poll() is None, self.log
-            found = re.search(r"Uvicorn running on (http://127\.0\.0\.1:\d+)", self.log)
-            return found[1] if found else None
-
-        return wait_until(address, LONGEST)
+    def wait(self) -> None:
+        """Wait until it listens, or has ended."""
+        wait_until(lambda: self.address or self.process.poll() is not None, LONGEST)
 
 
 @contextmanager

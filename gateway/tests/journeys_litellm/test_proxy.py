@@ -13,7 +13,6 @@ import openai
 import pytest
 
 from journeys.adapter import CHAT, ROUTER, chat, said
-from journeys.processes import LONGEST
 from journeys.world import PRICES
 from journeys_litellm import adapter
 from journeys_litellm.asking import IMAGE, conversations, models_asked, user
@@ -34,22 +33,24 @@ def proxies(models, tuned, tmp_path_factory):
 @pytest.fixture(scope="module")
 def proxy(proxies):
     """The proxy with a router, when it listens."""
-    proxies[0].address()
-    return proxies[0]
+    found, _ = proxies
+    found.wait()
+    assert found.address, found.log
+    return found
 
 
 @pytest.fixture
 def client(proxy):
     """A client of HTTP that has the key of the proxy."""
     headers = {"Authorization": f"Bearer {MASTER_KEY}"}
-    with httpx.Client(base_url=proxy.address(), headers=headers, timeout=PATIENCE) as client:
+    with httpx.Client(base_url=proxy.address, headers=headers, timeout=PATIENCE) as client:
         yield client
 
 
 @pytest.fixture
 def sdk(proxy):
     """What the SDK of openai is told of the proxy."""
-    url = f"{proxy.address()}/v1"
+    url = f"{proxy.address}/v1"
     return {"base_url": url, "api_key": MASTER_KEY, "timeout": PATIENCE, "max_retries": 0}
 
 
@@ -154,4 +155,7 @@ def test_it_goes_on_without_the_folder_of_its_router(proxy, client, models, tune
 
 
 def test_without_a_router_it_does_not_start(proxies):
-    assert proxies[1].process.wait(LONGEST) > 0
+    _, without = proxies
+    without.wait()
+    assert without.process.wait(PATIENCE) > 0
+    assert without.address is None
