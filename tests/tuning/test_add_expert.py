@@ -100,11 +100,11 @@ def test_the_new_expert_is_last_and_the_others_decide_as_before(router, table, k
 def test_it_is_saved_with_all_that_is_known(router, table, known, tmp_path):
     added = add_expert(router, labels(table), known=known).router
     loaded = mild.load(added.save(tmp_path / "router"))
-    assert loaded.experts == added.expert_names
+    assert loaded.experts == added.experts
     assert loaded.route(table.queries) == added.route(table.queries)
     assert loaded.info.target is None
     assert loaded.info.frontier is None
-    assert set(loaded.info.shares.experts) == set(added.expert_names)
+    assert set(loaded.info.shares.experts) == set(added.experts)
     assert loaded.info.mean_scores[NEW] == pytest.approx(float(labels(table).scores.mean()))
     loaded.explain(table.queries[0])
 

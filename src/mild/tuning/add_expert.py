@@ -67,7 +67,7 @@ class AddedExpert:
     >>> known = table.select(["large"])
     >>> router = mild.fit(known, router="ridge")
     >>> added = mild.add_expert(router, table)
-    >>> added.name, added.router.expert_names
+    >>> added.name, added.router.experts
     ('small', ['large', 'small'])
     """
 
@@ -183,7 +183,7 @@ def add_expert(
     >>> known = table.select(["gemma3", "smollm2"])
     >>> router = mild.fit(known, router="ridge", alpha=100.0)
     >>> added = mild.add_expert(router, table[:100], known=table)
-    >>> added.name, added.n_labels, added.router.expert_names
+    >>> added.name, added.n_labels, added.router.experts
     ('rules', 100, ['gemma3', 'smollm2', 'rules'])
     """
     router = _checked_router(router)
