@@ -511,7 +511,8 @@ def _short_text(text: str) -> str:
     folded = _folded(text)
     if _is_blank(text) or _is_blank(folded):
         return ""
-    return " ".join(folded.split()).strip(" .,:;!?\"'`()[]*") or text.strip()
+    inner = " ".join(folded.split()).strip(" .,:;!?\"'`()[]*")
+    return text.strip() if _is_blank(inner) else inner
 
 
 def _free_text(text: str) -> str:
