@@ -19,7 +19,7 @@ import pytest
 
 from journeys import adapter
 from journeys.processes import LONGEST, Answer, mild
-from waiting import PATIENCE, wait_until
+from waiting import wait_until
 
 # Dollars per million tokens, in and out.
 PRICES = {"small": (2.0, 8.0), "large": (10.0, 30.0)}
@@ -147,7 +147,7 @@ class Clients:
     def wait(self):
         """Wait until every client has ended."""
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(LONGEST)
             assert not thread.is_alive()
 
     def next_answers(self, count):

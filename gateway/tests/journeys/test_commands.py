@@ -225,7 +225,7 @@ def test_outcomes_are_collected_with_an_interruption_and_a_router_is_tuned_on_th
         assert models.received() == []
 
         # Ctrl-C in the middle: what is there is in the table.
-        set_models(models, asked, delay=1)
+        set_models(models, asked, delay=3)
         process = subprocess.Popen(
             [MILD, *words],
             cwd=tmp_path,
