@@ -1,19 +1,24 @@
-"""What journeys need to know of commands, of figures and of names that the library still changes.
+"""What journeys need to know of commands, figures, files and names that the library still changes.
 
-Names that change, change here, and the journeys do not. A command is a list of its words; a figure has
-the same name here wherever mild writes it.
+They change here, and the journeys do not. A command is a list of its words; a figure has the same name
+here wherever mild writes it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import mild
+import mild.batch
 from mild import errors
+from mild.deferral import DeferralClassifier
+from mild.features import EncoderFeatures
 
 #: Estimate, lower and upper end.
 Interval = tuple[float, float, float]
@@ -57,6 +62,14 @@ def compare(table: str, methods: Sequence[str], *more: str) -> list[str]:
 def route(router: str, queries: str = "-") -> list[str]:
     """A line of JSON for each query, of which there is one in a line."""
     return ["route", router, queries]
+
+
+def route_files(router: str, source: str, out: str, columns: Sequence[str]) -> list[str]:
+    """What ``route_dataset`` does."""
+    words = ["route", router, source, "--out", out]
+    for column in columns:
+        words += ["--keep", column]
+    return words
 
 
 def explain(router: str, *more: str) -> list[str]:
@@ -419,3 +432,92 @@ def read_next(figures: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
     """After some answers, who is asked, or whose answer is accepted, by ``explain``."""
     accepted = [step["leading"] for step in figures["path"] if step["accepted"]]
     return tuple(figures["next_step"]), next(iter(accepted), None)
+
+
+# Estimators.
+
+#: Checks of scikit-learn that a router fails: it predicts an expert for each row, and not one column.
+FAILED_CHECKS = {
+    "check_estimator_sparse_array": "one expert for each row",
+    "check_estimator_sparse_matrix": "one expert for each row",
+}
+
+
+def neural_router(body: Any, **settings: Any) -> mild.NeuralRouter:
+    """A neural router with hidden layers of these widths, or with a network of one's own."""
+    if callable(body):
+        return mild.NeuralRouter(body, **settings)
+    return mild.NeuralRouter(hidden=body, **settings)
+
+
+def gain(verdict: Any) -> float:
+    """By how much a router costs less than the best expert alone."""
+    return -verdict.estimate
+
+
+def encoder(folder: Path) -> EncoderFeatures:
+    """Features of the sentence encoder in a folder, which keep no vectors on disk."""
+    return EncoderFeatures(folder, cache=False)
+
+
+# A classifier and its experts.
+
+#: Methods that train a router between a finished classifier and the experts.
+TWO_STAGES = ["two_stage_tdef", "two_stage_mild"]
+
+
+def deferral_classifier(loss: str, **settings: Any) -> DeferralClassifier:
+    """A classifier of a method, which may be one of ``TWO_STAGES``."""
+    return DeferralClassifier(loss, **settings)
+
+
+# Saved routers and classifiers.
+
+#: The numbers of a folder, and what describes them.
+TENSORS = "tensors.safetensors"
+MANIFEST = "router.json"
+#: What a folder cannot be read with: entries of the description.
+UNREADABLE = {
+    "schema_version": 99,
+    "format": "another",
+    "kind": "unknown",
+    "n_features": 1,
+    "sha256": 64 * "0",
+}
+
+
+def without_moment(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The files of a folder, by name, without the moment at which they were written."""
+    description = json.loads(files[MANIFEST])
+    del description["created"]
+    return {**files, MANIFEST: description}
+
+
+def forge_checksum(folder: Path) -> None:
+    """Make the description of a folder fit its numbers."""
+    description = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    description["sha256"] = hashlib.sha256((folder / TENSORS).read_bytes()).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(description), encoding="utf-8")
+
+
+def save(estimator: Any, experts: Sequence[str], folder: Path) -> Path:
+    """Write a fitted estimator, or a Pipeline that ends in one."""
+    return mild.save(estimator, folder, experts=experts)
+
+
+# Routing of files.
+
+
+def route_dataset(
+    router: mild.Router, source: Path, out: Path, columns: Sequence[str], **settings: Any
+) -> Any:
+    """Route the rows of Parquet files to a folder of them, with these columns and ``expert``."""
+    return mild.batch.route_dataset(router, str(source), str(out), keep=columns, **settings)
+
+
+# The Hub.
+
+
+def load_from_hub(name: str) -> mild.Router:
+    """The router of a repository such as ``owner/name``."""
+    return mild.Router.from_pretrained(name)

@@ -14,18 +14,20 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import mild
-from journeys import names, topics
+from journeys import adapter
+from journeys.world import EXPERTS, PRICE_WEIGHT, log, share_of_best
 from mild.errors import DataFileError, MildError, OutputExistsError
 from waiting import wait_until
 
 TESTS = Path(__file__).parents[1]
 MILD = Path(sys.executable).with_name("mild")
-COLUMNS = ["id", "topic", "when", "scores"]
+COLUMNS = ["id", "kind", "when", "scores"]
 LONGEST = 300
 # Seconds for all that Ray does.
 LONGEST_ON_RAY = 120
@@ -36,16 +38,16 @@ def folder(tmp_path_factory):
     """A folder with a router, another one, and a data set of three files with several pieces each."""
     folder = tmp_path_factory.mktemp("batch")
     rng = np.random.default_rng(0)
-    table = topics.outcomes(rng, 300)
-    mild.fit(table, "linear", price_weight=topics.PRICE_WEIGHT).save(folder / "router")
+    table = pd.DataFrame(log(61, 300))
+    mild.fit(table, "linear", price_weight=PRICE_WEIGHT).save(folder / "router")
     mild.fit(table, "constant").save(folder / "constant")
     (folder / "data").mkdir()
     for number in range(3):
-        texts = topics.questions(rng, 120)
+        asked = log(62 + number, 120)
         columns = {
             "id": np.arange(120) + 120 * number,
-            names.QUERY: texts,
-            "topic": [topics.topic_of(text) for text in texts],
+            "query": asked["query"],
+            "kind": asked["kind"],
             "when": pa.array(np.arange(120) * 3600, pa.timestamp("s", "UTC")),
             "scores": pa.array(rng.random((120, 2)).tolist(), pa.list_(pa.float64())),
         }
@@ -72,34 +74,34 @@ def assert_routed(out, source, router):
     assert found["id"].to_pylist() == list(range(len(given)))
     assert found.select(COLUMNS).equals(given.select(COLUMNS))
     chosen = found["expert"].to_pylist()
-    assert chosen == router.route(given[names.QUERY].to_pylist())
-    assert set(chosen) <= set(topics.EXPERTS)
+    assert chosen == router.route(given["query"].to_pylist())
+    assert set(chosen) <= set(EXPERTS)
 
 
 def test_every_row_of_a_folder_is_routed_once(folder, router, tmp_path):
     out = tmp_path / "out"
     told = []
-    names.route_dataset(
+    adapter.route_dataset(
         router, folder / "data", out, COLUMNS, progress=lambda *words: told.append(words[:2])
     )
     assert_routed(out, folder / "data", router)
     done, total = told[-1]
     assert done == total
-    texts, chosen = rows_of(folder / "data")[names.QUERY], rows_of(out)["expert"]
-    assert topics.share_of_best(texts.to_pylist(), chosen.to_pylist()) > 0.9
+    routed = rows_of(out).to_pydict()
+    assert share_of_best(routed, routed["expert"]) > 0.8
 
     # An output is replaced as a whole, and only if told.
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     constant = mild.load(folder / "constant")
     with pytest.raises(OutputExistsError):
-        names.route_dataset(constant, folder / "data", out, COLUMNS)
+        adapter.route_dataset(constant, folder / "data", out, COLUMNS)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
-    names.route_dataset(constant, folder / "data", out, COLUMNS, overwrite=True)
+    adapter.route_dataset(constant, folder / "data", out, COLUMNS, overwrite=True)
     assert_routed(out, folder / "data", constant)
     # A folder with something else is never replaced.
     (out / "notes.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(OutputExistsError):
-        names.route_dataset(router, folder / "data", out, COLUMNS, overwrite=True)
+        adapter.route_dataset(router, folder / "data", out, COLUMNS, overwrite=True)
     assert (out / "notes.txt").read_text(encoding="utf-8") == "mine"
 
 
@@ -107,7 +109,7 @@ def damage_rows(file):
     """Zeros amid the queries of the second piece of a file."""
     content = bytearray(file.read_bytes())
     metadata = pq.read_metadata(file)
-    place = metadata.schema.names.index(names.QUERY)
+    place = metadata.schema.names.index("query")
     start = metadata.row_group(1).column(place).data_page_offset
     content[start : start + 40] = bytes(40)
     file.write_bytes(content)
@@ -119,7 +121,7 @@ def cut_off(file):
 
 def rename_query(file):
     table = pq.read_table(file)
-    columns = ["text" if name == names.QUERY else name for name in table.column_names]
+    columns = ["text" if name == "query" else name for name in table.column_names]
     pq.write_table(table.rename_columns(columns), file)
 
 
@@ -131,13 +133,13 @@ def test_nothing_half_written_stays_when_a_file_is_damaged(spoil, folder, router
         (source / file.name).write_bytes(file.read_bytes())
     spoil(source / "2.parquet")
     with pytest.raises(DataFileError) as caught:
-        names.route_dataset(router, source, tmp_path / "out", COLUMNS)
+        adapter.route_dataset(router, source, tmp_path / "out", COLUMNS)
     assert caught.value.code == "invalid_data_file"
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     # What was there before stays as it was.
-    names.route_dataset(router, folder / "data", tmp_path / "out", COLUMNS)
+    adapter.route_dataset(router, folder / "data", tmp_path / "out", COLUMNS)
     with pytest.raises(DataFileError):
-        names.route_dataset(router, source, tmp_path / "out", COLUMNS, overwrite=True)
+        adapter.route_dataset(router, source, tmp_path / "out", COLUMNS, overwrite=True)
     assert_routed(tmp_path / "out", folder / "data", router)
     assert {path.name for path in tmp_path.iterdir()} == {"data", "out"}
 
@@ -145,7 +147,7 @@ def test_nothing_half_written_stays_when_a_file_is_damaged(spoil, folder, router
 def test_an_output_inside_the_input_is_refused(folder, router):
     before = sorted((folder / "data").iterdir())
     with pytest.raises(MildError):
-        names.route_dataset(router, folder / "data", folder / "data" / "out", COLUMNS)
+        adapter.route_dataset(router, folder / "data", folder / "data" / "out", COLUMNS)
     assert sorted((folder / "data").iterdir()) == before
 
 
@@ -155,7 +157,7 @@ def test_an_output_inside_the_input_is_refused(folder, router):
 ON_RAY = """
 import sys
 import ray
-from journeys import names
+from journeys import adapter
 import mild
 
 ray.init(
@@ -167,7 +169,7 @@ ray.init(
 )
 assert ray.cluster_resources()["CPU"] == 2
 router, source, out, *columns = sys.argv[1:]
-names.route_dataset(mild.load(router), source, out, columns, engine="ray")
+adapter.route_dataset(mild.load(router), source, out, columns, engine="ray")
 ray.shutdown()
 """
 
@@ -225,7 +227,7 @@ def test_two_workers_of_ray_write_what_one_process_writes(folder, router, home, 
             process.communicate()
     assert process.returncode == 0, said
     assert_routed(tmp_path / "ray", folder / "data", router)
-    names.route_dataset(router, folder / "data", tmp_path / "here", COLUMNS)
+    adapter.route_dataset(router, folder / "data", tmp_path / "here", COLUMNS)
     assert rows_of(tmp_path / "ray").equals(rows_of(tmp_path / "here"))
     # Ray ends with the process that started it.
     wait_until(lambda: not processes_of(home))
@@ -249,21 +251,21 @@ def run(folder, words, given=None, code=0):
 
 
 def test_lines_in_lines_out(folder, router, tmp_path):
-    texts = rows_of(folder / "data")[names.QUERY].to_pylist()
+    texts = [" ".join(text.split()) for text in rows_of(folder / "data")["query"].to_pylist()]
     expected = router.route(texts)
     (tmp_path / "questions.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    words = names.route_lines(str(folder / "router"), "questions.txt")
-    assert names.routed_experts(run(tmp_path, words)) == expected
+    words = adapter.route(str(folder / "router"), "questions.txt")
+    assert adapter.read_routes(run(tmp_path, words)) == expected
     lines = "".join(f"{json.dumps({'say': text})}\n" for text in texts)
-    words = names.route_lines(str(folder / "router"), query="say")
-    assert names.routed_experts(run(tmp_path, words, lines)) == expected
+    words = [*adapter.route(str(folder / "router")), adapter.QUERY, "say"]
+    assert adapter.read_routes(run(tmp_path, words, lines)) == expected
     # A line without a query is an error, and the router of a folder that is not there, too.
     run(tmp_path, words, lines + '{"say": 3\n', code=1)
-    run(tmp_path, names.route_lines("nowhere", "questions.txt"), code=1)
+    run(tmp_path, adapter.route("nowhere", "questions.txt"), code=1)
 
 
 def test_files_in_files_out(folder, router, tmp_path):
-    words = names.route_files(
+    words = adapter.route_files(
         str(folder / "router"), str(folder / "data"), str(tmp_path / "out"), COLUMNS
     )
     run(tmp_path, words)

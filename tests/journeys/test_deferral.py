@@ -17,7 +17,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from journeys import names
+from journeys import adapter
 from mild.deferral import DeferralClassifier
 from mild.errors import InvalidInputError, OutputExistsError, RouterFileError, UnsupportedError
 
@@ -91,13 +91,13 @@ def share_deferred(classifier, X):
     return (classifier.defer(X) >= 0).mean()
 
 
-@pytest.mark.parametrize("loss", [*SEVERAL, *ALONE, *names.TWO_STAGES])
+@pytest.mark.parametrize("loss", [*SEVERAL, *ALONE, *adapter.TWO_STAGES])
 def test_the_system_is_the_classifier_and_the_experts_whom_it_asks(loss, given, new):
     X, y, experts = given
     new_X, new_y, new_experts = new
     if loss in ALONE:
         experts, new_experts = experts[:, :1], new_experts[:, :1]
-    classifier = names.deferral_classifier(loss, random_state=0).fit(X, y, experts=experts)
+    classifier = adapter.deferral_classifier(loss, random_state=0).fit(X, y, experts=experts)
     assert list(classifier.classes_) == list(CLASSES)
     assert classifier.n_experts_ == experts.shape[1]
     asked = classifier.defer(new_X)
@@ -123,7 +123,7 @@ def test_the_system_is_the_classifier_and_the_experts_whom_it_asks(loss, given, 
             classifier.expert_proba(new_X)
         assert caught.value.code == "no_expert_probability"
     # A seed decides what is learned.
-    again = names.deferral_classifier(loss, random_state=0).fit(X, y, experts=experts)
+    again = adapter.deferral_classifier(loss, random_state=0).fit(X, y, experts=experts)
     np.testing.assert_array_equal(again.defer(new_X), asked)
 
 
@@ -275,7 +275,7 @@ def test_saved_classifiers_decide_the_same_without_torch(given, new, tmp_path):
         np.testing.assert_allclose(probabilities, classifier.predict_proba(new_X), rtol=1e-5)
 
     # A damaged one is refused, and can be replaced.
-    tensors = folder / names.TENSORS
+    tensors = folder / adapter.TENSORS
     tensors.write_bytes(tensors.read_bytes()[:-1])
     with pytest.raises(RouterFileError):
         DeferralClassifier.load(folder)

@@ -12,12 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 import pytest
 
 import mild
 from fake_hub import OWNER, TOKEN, running_hub
-from journeys import names, topics
+from journeys import adapter
+from journeys.world import PRICE_WEIGHT, log
 
 pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
 pytestmark = pytest.mark.slow
@@ -34,13 +35,13 @@ mild.load(folder).push_to_hub(name)
 # It prints whom the router of each repository asks, or the name of the error.
 LOAD = """
 import json, sys
-from journeys import names
+from journeys import adapter
 from mild.errors import RouterFileError
 
 found = []
 for name in sys.argv[1:]:
     try:
-        router = names.load_from_hub(name)
+        router = adapter.load_from_hub(name)
     except RouterFileError as error:
         found.append(type(error).__name__)
     else:
@@ -81,10 +82,9 @@ def in_process(tmp_path):
 
 
 def test_a_router_is_shared_on_a_hub(in_process, tmp_path):
-    rng = np.random.default_rng(0)
-    router = mild.fit(topics.outcomes(rng, 200), price_weight=topics.PRICE_WEIGHT)
+    router = mild.fit(pd.DataFrame(log(65, 200)), price_weight=PRICE_WEIGHT)
     router.save(tmp_path / "router")
-    texts = topics.questions(rng, 40)
+    texts = log(66, 40)["query"]
     with running_hub() as hub:
         # Nobody pushes without a token.
         code, _ = in_process(hub, "nobody", PUSH, tmp_path / "router", NAME)
@@ -95,7 +95,7 @@ def test_a_router_is_shared_on_a_hub(in_process, tmp_path):
         files = hub.files(NAME)
         saved = {file.name: file.read_bytes() for file in (tmp_path / "router").iterdir()}
         assert set(saved) <= set(files)
-        assert files[names.TENSORS] == saved[names.TENSORS]
+        assert files[adapter.TENSORS] == saved[adapter.TENSORS]
 
         # Somebody else loads it, and not the pickle that lies beside it.
         hub.commit(NAME, "main", {**files, "model.pkl": pickle.dumps(1)})
@@ -107,7 +107,7 @@ def test_a_router_is_shared_on_a_hub(in_process, tmp_path):
         assert chosen == router.route(texts)
         assert missing == "RouterFileError"
         fetched = {path.rpartition("/")[2] for _, path in hub.requests if "/resolve/" in path}
-        assert {names.TENSORS, names.MANIFEST} <= fetched
+        assert {adapter.TENSORS, adapter.MANIFEST} <= fetched
         assert "model.pkl" not in fetched
 
         # A new router takes the place of the old one.

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load as unpack
 from safetensors.numpy import save as pack
@@ -22,7 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mild
-from journeys import names, topics
+from journeys import adapter
+from journeys.world import EXPERTS, PRICE_WEIGHT, log
 from mild import (
     BlendRouter,
     ConstantRouter,
@@ -75,9 +77,18 @@ KINDS = [
 HEAVY = ["pandas", "scipy", "sklearn", "torch"]
 
 
+def with_answers(columns):
+    """A table with what each expert answered: who is right says the same."""
+    answers = {}
+    for name in EXPERTS:
+        cells = zip(columns["query"], columns[f"correct__{name}"], strict=True)
+        answers[f"answer__{name}"] = [query[-5:] if right else name for query, right in cells]
+    return pd.DataFrame({**columns, **answers})
+
+
 @pytest.fixture(scope="module")
 def texts():
-    return topics.questions(np.random.default_rng(1), 30)
+    return log(71, 30)["query"]
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +100,16 @@ def numbers():
 def routers(tmp_path_factory):
     """A router of every kind."""
     rng = np.random.default_rng(0)
-    table = topics.outcomes(rng, 240)
+    table = pd.DataFrame(log(72, 240))
     made = {}
-    terms = {"price_weight": topics.PRICE_WEIGHT}
+    terms = {"price_weight": PRICE_WEIGHT}
     for kind, router in ON_TEXTS.items():
         made[f"{kind} of texts"] = mild.fit(table, router, **terms)
-    made["cascade"] = mild.tune(topics.outcomes(rng, 120), cascade=True, **terms).router
+    made["cascade"] = mild.tune(with_answers(log(73, 120)), cascade=True, **terms).router
     encoder = build_model(tmp_path_factory.mktemp("encoder") / "tiny", "bert")
-    features = names.encoder(encoder)
+    features = adapter.encoder(encoder)
     made["linear of encoded texts"] = mild.fit(table, LinearRouter(), text=features, **terms)
-    both = CombinedFeatures(HashingFeatures(n_components=8), names.encoder(encoder))
+    both = CombinedFeatures(HashingFeatures(n_components=8), adapter.encoder(encoder))
     made["ridge of encoded and hashed texts"] = mild.fit(table, RidgeRouter(), text=both, **terms)
 
     X = rng.normal(size=(240, 3))
@@ -106,7 +117,7 @@ def routers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("numbers")
     for kind, router in ON_NUMBERS.items():
         name = f"{kind} of numbers"
-        names.save(router.fit(X, costs), topics.EXPERTS, folder / kind)
+        adapter.save(router.fit(X, costs), EXPERTS, folder / kind)
         made[name] = mild.load(folder / kind)
     assert set(made) == set(KINDS)
     return made
@@ -200,7 +211,7 @@ def test_a_loaded_router_is_saved_as_it_was(kind, folders, texts, tmp_path):
     folder = folders[kind]
     again = tmp_path / "again"
     mild.load(folder).save(again)
-    assert names.without_moment(content_of(again)) == names.without_moment(content_of(folder))
+    assert adapter.without_moment(content_of(again)) == adapter.without_moment(content_of(folder))
     if "numbers" not in kind:
         # It may be saved with an expert less, too.
         router = mild.load(folder).without("small")
@@ -237,7 +248,7 @@ def test_what_is_no_router_is_refused(tmp_path):
     (foreign / "model.json").write_text("{}", encoding="utf-8")
     before = content_of(foreign)
     assert refused(foreign)
-    router = mild.fit(topics.outcomes(np.random.default_rng(0), 40), "constant")
+    router = mild.fit(pd.DataFrame(log(74, 40)), "constant")
     with pytest.raises(OutputExistsError):
         router.save(foreign)
     assert content_of(foreign) == before
@@ -256,7 +267,7 @@ def test_a_damaged_or_truncated_folder_is_refused(folder, folders):
             assert refused(folder), f"{name} of {length} bytes"
         file.write_bytes(content)
     # A changed byte of the numbers, anywhere; more of them; those of another router.
-    tensors = folder / names.TENSORS
+    tensors = folder / adapter.TENSORS
     content = good[tensors.name]
     for place in np.linspace(0, len(content) - 1, 12).astype(int):
         changed = bytearray(content)
@@ -269,8 +280,8 @@ def test_a_damaged_or_truncated_folder_is_refused(folder, folders):
     assert refused(folder)
     tensors.write_bytes(content)
     # A format of the future, and settings that do not fit.
-    manifest = folder / names.MANIFEST
-    for name, value in names.UNREADABLE.items():
+    manifest = folder / adapter.MANIFEST
+    for name, value in adapter.UNREADABLE.items():
         changed = {**json.loads(good[manifest.name]), name: value}
         manifest.write_text(json.dumps(changed), encoding="utf-8")
         assert refused(folder), name
@@ -294,9 +305,9 @@ def test_a_pickle_is_never_read(folder, tmp_path):
     pickle.loads(bomb)
     assert traces.exists()
     traces.rmdir()
-    tensors = folder / names.TENSORS
+    tensors = folder / adapter.TENSORS
     good = tensors.read_bytes()
-    manifest = (folder / names.MANIFEST).read_bytes()
+    manifest = (folder / adapter.MANIFEST).read_bytes()
     arrays = unpack(good)
     objects = np.array([Bomb(traces)], dtype=object)
     np.savez(tmp_path / "objects.npz", objects=objects)
@@ -310,19 +321,19 @@ def test_a_pickle_is_never_read(folder, tmp_path):
         tensors.write_bytes(content)
         assert refused(folder)
         # Whoever can write the numbers can write their checksum, too.
-        names.forge_checksum(folder)
+        adapter.forge_checksum(folder)
         assert refused(folder)
-        (folder / names.MANIFEST).write_bytes(manifest)
+        (folder / adapter.MANIFEST).write_bytes(manifest)
     tensors.write_bytes(good)
-    names.forge_checksum(folder)
+    adapter.forge_checksum(folder)
     assert mild.load(folder).experts
-    (folder / names.MANIFEST).write_bytes(bomb)
+    (folder / adapter.MANIFEST).write_bytes(bomb)
     assert refused(folder)
     assert not traces.exists()
 
 
 def test_a_router_replaces_a_damaged_one(folder, routers, texts):
-    (folder / names.TENSORS).write_bytes(b"")
+    (folder / adapter.TENSORS).write_bytes(b"")
     router = routers["ridge of texts"]
     with pytest.raises(OutputExistsError):
         router.save(folder)

@@ -18,7 +18,8 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from journeys import names, topics
+from journeys import adapter
+from journeys.world import EXPERTS, costs_of, log, share_of_best
 from mild import (
     BlendRouter,
     ConstantRouter,
@@ -77,19 +78,18 @@ def numbers():
 
 @pytest.fixture(scope="module")
 def texts():
-    """Questions and costs to fit on, and others."""
+    """Questions and costs to fit on, and others with all their columns."""
 
     def rows(count, seed):
-        rng = np.random.default_rng(seed)
-        questions = topics.questions(rng, count)
-        return questions, topics.costs_of(topics.answered_right(rng, questions))
+        columns = log(seed, count)
+        return columns["query"], costs_of(columns), columns
 
-    return *rows(400, 0), *rows(300, 1)
+    return *rows(400, 81)[:2], *rows(300, 82)
 
 
 @pytest.mark.parametrize("kind", [*ROUTERS, "classifier"])
 def test_every_router_passes_the_checks_of_scikit_learn(kind):
-    failing = names.FAILED_CHECKS
+    failing = adapter.FAILED_CHECKS
     if kind == "classifier":
         failing = {}
     estimator = ROUTERS.get(kind, CostSensitiveClassifier())
@@ -187,11 +187,11 @@ def test_costs_that_are_no_matrix_of_costs_are_refused(numbers):
 
 
 def test_texts_are_routed_by_a_pipeline(texts):
-    given, costs, new, new_costs = texts
+    given, costs, new, new_costs, new_columns = texts
     pipeline = make_pipeline(TfidfVectorizer(), LinearRouter()).fit(given, costs)
     assert pipeline[0].transform(new).format == "csr"
     chosen = pipeline.predict(new)
-    assert topics.share_of_best(new, np.array(topics.EXPERTS)[chosen]) > 0.9
+    assert share_of_best(new_columns, np.array(EXPERTS)[chosen]) > 0.9
     assert pipeline.score(new, new_costs) == pytest.approx(-mean_cost(new_costs, chosen))
     assert mean_cost(new_costs, chosen) < costs.mean(axis=0).min() - 0.05
 
@@ -209,7 +209,7 @@ def test_texts_are_routed_by_a_pipeline(texts):
 
 
 def test_a_grid_search_finds_the_settings_that_cost_least(texts):
-    given, costs, new, new_costs = texts
+    given, costs, new, new_costs, _ = texts
     folds = list(KFold(3, shuffle=True, random_state=0).split(given))
     pipeline = make_pipeline(TfidfVectorizer(), LinearRouter())
     grid = {
@@ -237,7 +237,7 @@ def test_a_grid_search_finds_the_settings_that_cost_least(texts):
 
 @pytest.mark.parametrize("kind", ["linear", "ridge", "constant"])
 def test_a_weight_counts_as_so_many_copies_of_a_row(kind, texts):
-    given, costs, new, _ = texts
+    given, costs, new, *_ = texts
     router = clone(ROUTERS[kind])
     if kind == "linear":
         router.set_params(tol=1e-10, max_iter=2000)
@@ -278,7 +278,7 @@ def test_a_search_takes_the_kind_of_router_that_the_problem_needs():
     # Its choices for held-out rows are those of fits on the others, and its verdict is about them.
     held_out = cross_val_predict(KNNRouter(15), X, costs, cv=folds)
     np.testing.assert_array_equal(search.held_out_, held_out)
-    assert names.gain(search.verdict_) == pytest.approx(0.45 - mean_cost(costs, held_out))
+    assert adapter.gain(search.verdict_) == pytest.approx(0.45 - mean_cost(costs, held_out))
     assert search.verdict_.pays
     assert (search.verdict_.n_rows, search.verdict_.n_groups) == (300, 300)
     # Of groups of three rows, all are in one fold and count once.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from journeys import names
+from journeys import adapter
 from mild import Outcomes, core, fit, metrics
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -261,7 +261,7 @@ def test_a_neural_router_finds_them_by_the_front_door(problem):
     settings = {"epochs": 50, "batch_size": 250, "lr": 0.05, "device": "cpu", "random_state": 0}
 
     def chosen_by(body, **changed):
-        router = fit(table, names.neural_router(body, **{**settings, **changed}))
+        router = fit(table, adapter.neural_router(body, **{**settings, **changed}))
         return [router.experts[expert] for expert in router.predict(new)]
 
     chosen = chosen_by((16,))
@@ -271,7 +271,7 @@ def test_a_neural_router_finds_them_by_the_front_door(problem):
 
     # As estimators, also around a network of one's own, they tell their history.
     for body in ((16,), lambda n_features, n_outputs: network(n_outputs)):
-        router = names.neural_router(body, **settings).fit(X, costs)
+        router = adapter.neural_router(body, **settings).fit(X, costs)
         assert distance(router.predict(new), new) < NEAR
         losses = [epoch["loss"] for epoch in router.history_]
         assert len(losses) == router.n_iter_ <= 50

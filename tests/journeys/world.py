@@ -19,6 +19,8 @@ RIGHT = {
     "code": {"large": 0.97, "medium": 0.1, "small": 0.05},
 }
 SHARES = {"sum": 0.5, "novel": 0.3, "code": 0.2}
+#: The cheapest expert that can answer it.
+BEST = {"sum": "small", "novel": "medium", "code": "large"}
 #: Means: dollars and seconds of an answer.
 DOLLARS = {"large": 0.012, "medium": 0.002, "small": 0.0002}
 SECONDS = {"large": 2.5, "medium": 0.8, "small": 0.3}
@@ -27,6 +29,8 @@ TEXTS = {
     "novel": 'Who says "call me {a}", and to whom,\nin chapter {b} of the novel?',
     "code": 'Write a function that prints "{a}", {b} times',
 }
+#: Wrong answers that a dollar is worth.
+PRICE_WEIGHT = 20
 #: A table: its columns by their names, a list of cells each.
 Columns = dict[str, list[Any]]
 
@@ -64,6 +68,17 @@ def without(columns: Columns, prefix: str) -> Columns:
 def matrix(columns: Mapping[str, Sequence[Any]], prefix: str, experts: Sequence[str] = EXPERTS):
     """Numbers (n, n_experts) of the columns of the experts; NaN where a cell is empty."""
     return np.column_stack([np.array(columns[prefix + name], float) for name in experts])
+
+
+def costs_of(columns: Columns):
+    """What each answer costs: 1 for an error, and its price."""
+    return 1 - matrix(columns, "correct__") + PRICE_WEIGHT * matrix(columns, "cost__")
+
+
+def share_of_best(columns: Columns, chosen: Sequence[str]) -> float:
+    """How often the expert is chosen that is best for the kind of the question."""
+    best = [BEST[kind] for kind in columns["kind"]]
+    return float(np.mean(np.array(best) == np.array(chosen)))
 
 
 def chosen_cells(columns: Columns, prefix: str, chosen: Sequence[str]):
