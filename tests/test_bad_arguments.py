@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import mild
-from mild.data import Outcomes, read_part
+from mild.data import Outcomes
 from mild.datasets import load_outcomes
 from mild.errors import InvalidInputError, MildError
 
@@ -48,9 +48,8 @@ def test_columns_are_named_by_texts(what):
     assert code_of(mild.read_outcomes, frame, **{what: 3}) == f"invalid_{what}"
 
 
-def test_a_source_and_a_part_must_be_known():
+def test_a_source_must_be_known():
     assert code_of(mild.read_outcomes, []) == "invalid_source"
-    assert code_of(read_part, load_outcomes().to_frame(), "x") == "invalid_part"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from mild.batch.joblib_ray import joblib_on_ray
 from mild.batch.ray_connection import connect
 from mild.batch.routing import RoutingJob, route_dataset
 from mild.cli.app import build_app
-from mild.data import read_outcomes, read_part
+from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import (
     DataFileError,
@@ -296,7 +296,7 @@ def test_a_fit_on_shards_chooses_as_a_fit_in_memory(tmp_path, monkeypatch, kind,
     folder = write_shards(tmp_path / "logs", make_rows(n, kind))
     terms = CostTerms({"bee": 0.05}, price_weight=10.0)
     there = fit_dataset(folder, LinearRouter(**options), terms)
-    here = fit_data(read_part(folder, "train"), LinearRouter(**options), terms)
+    here = fit_data(read_outcomes(folder), LinearRouter(**options), terms)
     table = read_outcomes(folder)
     contents = table.vectors if kind == "vectors" else table.queries
     X = here.router.features(contents)

@@ -248,7 +248,7 @@ def test_columns_that_do_not_fit_follow_in_a_second_table(monkeypatch, capsys, w
     ("message", "shown"),
     [
         ("r exists; replace it with overwrite=True.", "r exists; replace it with --overwrite."),
-        ("all rows with where='split=*'", "all rows with --where 'split=*'"),
+        ("the new rows with where='day=3*'", "the new rows with --where 'day=3*'"),
         ("name it with query=COLUMN.", "name it with --query COLUMN."),
         ("with a smaller n_jobs=NUMBER", "with a smaller --n-jobs NUMBER"),
         ("constant_if_better=False keeps it", "--no-constant-if-better keeps it"),

@@ -9,7 +9,7 @@ import pytest
 
 from mild.artifact import load
 from mild.cli.options import TextOptions
-from mild.data import read_outcomes, read_part
+from mild.data import read_outcomes
 from mild.errors import OptionError
 from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
 
@@ -144,25 +144,24 @@ def test_a_model_needs_features_that_have_one():
 
 
 def split_log(path, column="split"):
-    """A log of 120 rows: 82 to train on, 28 to test on, 10 to validate on."""
+    """A log of 120 rows: 82 for training, 28 for tests, 10 for validation."""
     values = ["train", "train", "test", "train"] * 30
     values[:10] = ["validation"] * 10
     return write_outcomes(make_columns(120, 0, prices=True) | {column: values}, path)
 
 
-def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
+def test_all_rows_are_used_unless_a_condition_selects_some(mild, tmp_path):
     file, router = split_log(tmp_path / "log.csv"), tmp_path / "r"
-    trained = mild("fit", file, "--out", router)
-    assert trained.code == 0, trained.err
-    train = read_part(file, "train")
-    assert f"the {len(train)} train rows by column 'split'" in trained.err
+    everything = mild("fit", file, "--out", tmp_path / "all", "--json").json()
+    assert everything["training"]["rows"] == 120
+    trained = mild("fit", file, "--out", router, "--where", "split=train", "--json")
+    assert trained.json()["training"]["rows"] == 82
+    train = read_outcomes(file, where="split=train")
     assert load(router).info.notes["table"]["fingerprint"] == train.fingerprint()
-    judged = mild("evaluate", router, file, "--json")
-    assert judged.json()["rows"] == len(read_part(file, "test"))
+    assert mild("evaluate", router, file, "--json").json()["rows"] == 120
+    judged = mild("evaluate", router, file, "--where", "split=test", "--json")
+    assert judged.json()["rows"] == 28
     assert judged.json()["seen_in_fit"]["queries"] == 0
-    assert "test rows by column 'split'" in judged.err
-    everything = mild("evaluate", router, file, "--where", "split=*", "--json").json()
-    assert everything["rows"] == 120
     some = mild(
         "evaluate", router, file, "--where", "split=validation", "--where", "subject=s0",
         "--json",
@@ -182,18 +181,6 @@ def test_rows_of_several_files_are_selected_too(mild, tmp_path):
     )
     refused = mild("fit", folder, "--out", tmp_path / "s", "--where", "no=1")
     assert "there must be a column 'no'" in refused.err
-
-
-def test_several_files_with_a_split_are_trained_on_its_training_rows(mild, tmp_path):
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    for name in ("a.parquet", "b.parquet"):
-        split_log(folder / name)
-    trained = mild("fit", folder, "--out", tmp_path / "r", "--json")
-    assert trained.json()["training"]["rows"] == 2 * len(read_part(folder / "a.parquet", "train"))
-    assert "164 train rows" in trained.err
-    everything = mild("fit", folder, "--out", tmp_path / "s", "--where", "split=*", "--json").json()
-    assert everything["training"]["rows"] == 240
 
 
 def test_a_folder_of_other_files_is_one_table_in_memory(mild, tmp_path):

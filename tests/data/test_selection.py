@@ -1,4 +1,4 @@
-"""Rows by --where, and by the split that a table has."""
+"""Rows by --where; no name of a column or of a file selects any."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.data import read_outcomes, read_part
-from mild.data.selection import find_split, matching_rows
+from mild.data import read_outcomes
+from mild.data.selection import matching_rows
 from mild.errors import DataFileError, OptionError
 
 TABLE = pa.table(
@@ -52,43 +52,19 @@ def test_conditions_that_cannot_hold_are_refused(where, error):
     assert caught.value.parameter == "where"
 
 
-def test_training_and_test_rows_are_recognised():
-    assert len(read_outcomes(TABLE)) == 5
-    train, test = (read_part(TABLE, part) for part in ("train", "test"))
-    assert (train.queries, test.queries) == (["a", "c"], ["b", "e"])
-    assert "the 2 train rows by column 'split'" in train.layout
-    assert test.row_number(1) == 5
-    alone = TABLE.set_column(1, "split", pa.array(["test"] * 5))
-    assert len(read_part(alone, "train")) == 5
+@pytest.mark.parametrize("name", ["split", "data_split", "partition", "Fold", "subset"])
+def test_no_name_of_a_column_selects_rows(name):
+    names = [name if column == "split" else column for column in TABLE.column_names]
+    table = read_outcomes(TABLE.rename_columns(names))
+    assert table.queries == list("abcde")
+    assert table.column(name) == TABLE["split"].to_pylist()
 
 
-def test_a_condition_on_the_split_goes_before_it():
-    assert len(read_part(TABLE, "train", where="split=*")) == 5
-    assert read_part(TABLE, "train", where="year=2025").queries == ["c"]
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "found"),
-    [
-        ("partition", ["train", "dev", "dev", "train", "train"], True),
-        ("Fold", ["TRAINING", "eval", None, "eval", "eval"], True),
-        ("fold", ["0", "1", "2", "0", "1"], False),
-        ("fold", ["train", "test", "other", "test", "test"], False),
-        ("subject", ["train", "test", "test", "test", "test"], False),
-    ],
-)
-def test_a_split_is_known_by_its_name_and_its_values(name, values, found):
-    table = TABLE.drop_columns(["split"]).append_column(name, pa.array(values))
-    assert (find_split(table) is not None) is found
-
-
-def test_names_of_files_may_be_the_split(tmp_path):
+def test_no_name_of_a_file_selects_rows(tmp_path):
     for name, prompt in (("gsm8k-train", "a"), ("mmlu_train", "b"), ("gsm8k-test", "c")):
         (tmp_path / f"{name}.csv").write_text(f"prompt,correct__x\n{prompt},1\n")
-    assert sorted(read_part(tmp_path, "train").queries) == ["a", "b"]
-    assert read_part(tmp_path, "test").queries == ["c"]
-    (tmp_path / "ceval.csv").write_text("prompt,correct__x\nd,1\n")
-    assert len(read_part(tmp_path, "train")) == 4
+    assert sorted(read_outcomes(tmp_path).queries) == ["a", "b", "c"]
+    assert sorted(read_outcomes(tmp_path, where="source_file=*train").queries) == ["a", "b"]
 
 
 def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
@@ -97,9 +73,9 @@ def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
     file.write_text(text)
     (tmp_path / "log.tsv").write_text(text.replace(",", "\t"))
     for path in (file, tmp_path / "log.tsv"):
-        train = read_part(path, "train")
+        assert len(read_outcomes(path)) == 3
+        train = read_outcomes(path, where="split=train")
         assert train.vectors.ravel().tolist() == [3, 5]
-        assert "2 train rows" in train.layout
         assert train.feature_names == ["length"]
         assert train.columns.column_names == ["id", "split"]
         assert read_outcomes(path, where=["split=test"]).vectors.ravel().tolist() == [4]

@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.artifact.files import replacing
-from mild.data import read_outcomes, read_part, split_file, writing
+from mild.data import read_outcomes, split_file, writing
 from mild.errors import DataFileError, InvalidInputError, OutputExistsError
 
 CSV = (
@@ -139,7 +139,7 @@ def test_with_times_the_latest_rows_are_the_test(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz"])
-def test_all_rows_of_a_file_are_used_where_the_table_was_split_before(tmp_path, suffix):
+def test_a_table_that_was_split_before_is_split_anew(tmp_path, suffix):
     rows = []
     for i in range(40):
         split = "train" if i < 20 else "test"
@@ -156,24 +156,11 @@ def test_all_rows_of_a_file_are_used_where_the_table_was_split_before(tmp_path, 
         frame.to_csv(file, sep="\t" if suffix == ".tsv" else ",", index=False)
     found = split_file(file)
     assert found.train.rows + found.test.rows == 40
-    assert found.as_dict()["split_column"] == "split"
-    assert found.as_dict()["renamed_to"] == "original_split"
-    assert "column 'split' is called 'original_split'" in found.sentences[-1]
-    train = read_part(found.train.file, "train")
-    test = read_part(found.test.file, "test")
+    train = read_outcomes(found.train.file)
+    test = read_outcomes(found.test.file)
     assert (len(train), len(test)) == (found.train.rows, found.test.rows)
-    assert set(train.column("original_split")) == {"train", "test"}
+    assert set(train.column("split")) == {"train", "test"}
     assert sorted(train.queries + test.queries) == sorted(row["prompt"] for row in rows)
-
-
-def test_the_new_name_of_a_split_column_is_free(tmp_path):
-    file = tmp_path / "log.csv"
-    lines = ["prompt,Split,original_Split,correct__a,correct__b"]
-    lines += [f"q{i},{'train' if i < 20 else 'test'},x,1,0" for i in range(40)]
-    file.write_text("\n".join(lines))
-    found = split_file(file)
-    assert found.renamed_to == "original_original_Split"
-    assert len(read_part(found.train.file, "train")) == found.train.rows
 
 
 def test_vectors_are_compared_where_there_is_no_query(tmp_path):

@@ -190,7 +190,7 @@ def read_task(dataset: ParquetDataset, head: Head, terms: CostTerms) -> Task:
             batches.append(batch)
     outcomes = validate_columns(pa.Table.from_batches(batches))
     with naming(dataset.source):
-        table = build_outcomes(outcomes, head.options, part="train", contents=head.recipe)
+        table = build_outcomes(outcomes, head.options, contents=head.recipe)
         task = make_task(table, terms)
         check_rows(task)
     reason = task.constant_reason

@@ -61,7 +61,7 @@ COMMAND_OF = {
     "tune": "mild tune TABLE",
     "read_outcomes": "mild convert FILE outcomes.parquet",
 }
-# mild.read_outcomes(FILE, scores=NAMES), and overwrite=True or where='split=*' elsewhere in a message.
+# mild.read_outcomes(FILE, scores=NAMES), and overwrite=True or router='priced' elsewhere in a message.
 CALL = re.compile(rf"\bmild\.({'|'.join(COMMAND_OF)})\([A-Z]+, ([^)]*)\)")
 KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z][a-z_]*)=('[^']*'|[\w.]*\w)")
 # keep_quality as a word of a message, but not in quotes or in code.

@@ -27,18 +27,11 @@ class OutcomeSource:
         """The options that are arguments of ``mild.tune``, ``evaluate`` and ``compare``."""
         return {**self.cost.arguments(), "groups": self.groups}
 
-    def read(
-        self,
-        part: str = "train",
-        findings: bool = True,
-        features: Sequence[str] | None = None,
-    ) -> Outcomes:
+    def read(self, findings: bool = True, features: Sequence[str] | None = None) -> Outcomes:
         """Read the table, and print how it was read.
 
         Parameters
         ----------
-        part : str, default="train"
-            Which rows to keep if the table has a split column; ignored for the built-in table.
         findings : bool, default=True
             Whether to print what is unusual about the table.
         features : sequence of str, default=None
@@ -48,14 +41,14 @@ class OutcomeSource:
         -------
         Outcomes
         """
-        from mild.data import read_part
+        from mild.data import read_outcomes
         from mild.datasets import load_outcomes
 
         if self.file is None:
             table = load_outcomes(self.reading.where)
         else:
             reading = asdict(self.reading)
-            table = read_part(self.file, part, **reading, features=features)
+            table = read_outcomes(self.file, **reading, features=features)
         note(table.layout)
         if findings:
             note_findings(table)

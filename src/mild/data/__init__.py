@@ -6,7 +6,7 @@ from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.formats import FORMS
 from mild.data.outcome_table import Outcomes
-from mild.data.outcomes import read_outcomes, read_part
+from mild.data.outcomes import read_outcomes
 from mild.data.queries import CHOICE_NAMES, QUERY_NAMES
 from mild.data.tables import infer_array, read_columns, read_table
 from mild.data.writing import (
@@ -37,7 +37,6 @@ __all__ = [
     "match_experts",
     "read_columns",
     "read_outcomes",
-    "read_part",
     "read_table",
     "split_file",
     "write_batches",

@@ -31,7 +31,7 @@ from mild.data.formats.base import (
 from mild.data.formats.nested import parse_objects
 from mild.data.formats.wide import split_name
 from mild.data.queries import usual_query
-from mild.data.selection import Where, kept_rows
+from mild.data.selection import Where, matching_rows
 from mild.data.tables import (
     check_file,
     check_names,
@@ -140,9 +140,7 @@ def has_queries(table: Any) -> bool:
     return False
 
 
-def read_number_columns(
-    source: Any, options: ReadArguments, part: str | None = None, table: Any = None
-) -> NumberColumns:
+def read_number_columns(source: Any, options: ReadArguments, table: Any = None) -> NumberColumns:
     """Read features and costs from a file or a frame.
 
     A .npz holds arrays ``X`` and ``costs`` and may hold ``feature_names`` and ``expert_names``; other
@@ -155,7 +153,7 @@ def read_number_columns(
     else:
         if table is None:
             table = read_table(source)
-        columns = _read_columns(table, options, part, _has_inferred_types(source))
+        columns = _read_columns(table, options, _has_inferred_types(source))
     if options.experts is not None:
         columns = columns.of_experts(match_experts(options.experts, columns.expert_names))
     check_numbers(columns)
@@ -182,21 +180,19 @@ def read_features(
         X, feature_names = _archive_features(_load_arrays(Path(source)), names)
         _check_features(X, feature_names, None)
         return X, no_columns(len(X))
-    table, row_numbers, _ = _selected_rows(read_table(source), where)
+    table, row_numbers = _selected_rows(read_table(source), where)
     feature_names = _present_features(table, names)
     X = number_matrix(table, feature_names)
     _check_features(X, feature_names, row_numbers)
     return X, table
 
 
-def _selected_rows(
-    table: Any, where: Where, part: str | None = None
-) -> tuple[Any, IntArray | None, str | None]:
-    """Return the selected rows, their numbers, and a note about a split column."""
-    kept, part_note = kept_rows(table, where, part)
-    if kept is None:
-        return table, None, part_note
-    return table.filter(pa.array(kept)), np.flatnonzero(kept), part_note
+def _selected_rows(table: Any, where: Where) -> tuple[Any, IntArray | None]:
+    """Return the selected rows, and their numbers; None for all rows."""
+    if not where:
+        return table, None
+    selected = matching_rows(table, where)
+    return table.filter(pa.array(selected)), np.flatnonzero(selected)
 
 
 def _present_features(table: Any, names: Sequence[str] | None) -> list[str]:
@@ -389,9 +385,7 @@ def _has_inferred_types(source: Any) -> bool:
     return table_suffix(find_tables(source)[0]) in INFERRED
 
 
-def _read_columns(
-    table: Any, options: ReadArguments, part: str | None, inferred: bool
-) -> NumberColumns:
+def _read_columns(table: Any, options: ReadArguments, inferred: bool) -> NumberColumns:
     """Return features and costs from an Arrow table; ``inferred`` says that it was a CSV without types."""
     names = list(table.column_names)
     usual_costs = price_columns(names)
@@ -401,7 +395,7 @@ def _read_columns(
     if inferred and options.features is None:
         for name in others:
             _refuse_damaged(name, table[name])
-    table, row_numbers, part_note = _selected_rows(table, options.where, part)
+    table, row_numbers = _selected_rows(table, options.where)
     other_columns = no_columns(table.num_rows)
     if others:
         other_columns = table.select(others)
@@ -413,7 +407,7 @@ def _read_columns(
         others=other_columns,
         row_numbers=row_numbers,
     )
-    return replace(columns, explanation=_explanation(columns, part_note))
+    return replace(columns, explanation=_explanation(columns))
 
 
 def _cost_columns(
@@ -445,7 +439,7 @@ def _feature_columns(schema: Any, cost_columns: Sequence[str], options: ReadArgu
     return columns
 
 
-def _explanation(columns: NumberColumns, part_note: str | None = None) -> str:
+def _explanation(columns: NumberColumns) -> str:
     """Say in one sentence how a table of numbers was read."""
     n_experts = count_noun(len(columns.expert_names), "expert")
     features = feature_line(columns.feature_names, columns.X.shape[1])
@@ -457,8 +451,6 @@ def _explanation(columns: NumberColumns, part_note: str | None = None) -> str:
     if columns.others.column_names:
         left_out = listed(columns.others.column_names, 8)
         clauses.append(f"columns left out (text, or identifiers of rows): {left_out}")
-    if part_note is not None:
-        clauses.append(part_note)
     return f"{'; '.join(clauses)}."
 
 

@@ -37,10 +37,10 @@ from mild.data.formats.base import (
 from mild.data.number_tables import is_number_source, is_number_table, read_number_columns
 from mild.data.outcome_table import Outcomes, number_table, without_answers
 from mild.data.queries import Recipe, choose_query, no_text, query_texts, usual_numbers
-from mild.data.selection import PARTS, Where, kept_rows
+from mild.data.selection import Where, matching_rows
 from mild.data.tables import names_except, naming, numbers, read_table, text_columns
 from mild.data.vectors import find_vectors, read_vectors
-from mild.errors import DataFileError, check_arguments, check_option, count_noun, listed
+from mild.errors import DataFileError, check_arguments, count_noun, listed
 
 # If no two answers agree in this many rows with several answers, answer_kind is probably wrong.
 MIN_ROWS_TO_AGREE = 20
@@ -190,56 +190,31 @@ def read_outcomes(
     return read_with_options(source, options)
 
 
-def read_part(source: Any, part: str, **options: Any) -> Outcomes:
-    """Read the training rows or the test rows of a table that is already split.
-
-    Parameters
-    ----------
-    source : str, path-like, list of path-like or frame
-        What ``read_outcomes`` takes.
-    part : {"train", "test"}
-        Rows to keep where a column ``split``, ``partition`` or ``fold`` says what each is for, and
-        ``where`` does not name it.
-    **options : dict
-        Arguments of ``read_outcomes``.
-
-    Returns
-    -------
-    Outcomes
-        All rows if no column says what they are for.
-    """
-    check_option("part", part, PARTS)
-    return read_with_options(source, ReadArguments(**options), part)
-
-
-def read_with_options(source: Any, options: ReadArguments, part: str | None = None) -> Outcomes:
-    """Read a table as ``read_outcomes`` does, but with all arguments in one object.
-
-    ``part`` keeps only the training or the test rows, as in ``read_part``.
-    """
+def read_with_options(source: Any, options: ReadArguments) -> Outcomes:
+    """Read a table as ``read_outcomes`` does, but with all arguments in one object."""
     check_options(options)
     if isinstance(source, Outcomes):
         return source
     if isinstance(source, (str, os.PathLike)):
         with naming(Path(source)):
-            table = _read_source(source, options, part)
+            table = _read_source(source, options)
     else:
-        table = _read_source(source, options, part)
+        table = _read_source(source, options)
     return replace(table, library=library_of(source))
 
 
-def _read_source(source: Any, options: ReadArguments, part: str | None) -> Outcomes:
+def _read_source(source: Any, options: ReadArguments) -> Outcomes:
     """Read a table with scores, or a table of numbers if the options or the columns say that it is one."""
     has_number_options = options.features is not None or options.costs is not None
     if has_number_options or options.form == "numbers":
-        return number_table(read_number_columns(source, options, part))
+        return number_table(read_number_columns(source, options))
     has_score_options = options.form or options.scores or options.query or options.model_column
     if not has_score_options and is_number_source(source):
-        return number_table(read_number_columns(source, options, part))
+        return number_table(read_number_columns(source, options))
     table = read_table(source, options.texts())
     if not has_score_options and is_number_table(table):
-        return number_table(read_number_columns(source, options, part, table))
-    return build_outcomes(table, options, part=part)
+        return number_table(read_number_columns(source, options, table))
+    return build_outcomes(table, options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,12 +268,7 @@ class _RouterInputs:
         return None
 
 
-def build_outcomes(
-    table: Any,
-    options: ReadArguments,
-    part: str | None = None,
-    contents: Recipe | None = None,
-) -> Outcomes:
+def build_outcomes(table: Any, options: ReadArguments, contents: Recipe | None = None) -> Outcomes:
     """Build an Outcomes from an Arrow table in one of the known formats.
 
     Parameters
@@ -307,8 +277,6 @@ def build_outcomes(
         All rows and columns of the source.
     options : ReadArguments
         The arguments of ``read_outcomes``.
-    part : {"train", "test"} or None, default=None
-        Which rows of a table that is already split are kept, as in ``read_part``; None keeps all rows.
     contents : Recipe or None, default=None
         The columns of queries and vectors, for a caller that reads them itself. They need not be in
         ``table``, and every query of the result is empty. None reads them from ``table``.
@@ -318,7 +286,7 @@ def build_outcomes(
     Outcomes
         The rows in which at least one expert was asked.
     """
-    source = _select_and_widen(table, options, part)
+    source = _select_and_widen(table, options)
     _check_query_is_no_outcome(source, options)
     rows = _read_scores(source, _choose_experts(source.layout, options))
     if contents is None:
@@ -349,15 +317,14 @@ def build_outcomes(
     return _with_kind_of_answers(outcomes, options.answer_kind is None)
 
 
-def _select_and_widen(table: Any, options: ReadArguments, part: str | None) -> _WideRows:
+def _select_and_widen(table: Any, options: ReadArguments) -> _WideRows:
     """Select rows, find out the format of the table, and turn it into one row per query."""
-    selected, part_note = kept_rows(table, options.where, part)
-    if selected is not None:
+    selected = None
+    if options.where:
+        selected = matching_rows(table, options.where)
         table = table.filter(selected)
     n_selected = table.num_rows
     table, layout, findings = read_format(table, options)
-    if part_note is not None:
-        layout = layout.with_notes(part_note)
     row_numbers = None
     # A format with a row per query and model made new rows, which have no numbers in the file.
     if selected is not None and table.num_rows == n_selected:

@@ -5,14 +5,13 @@ Files are written completely or not at all, and an existing file is replaced onl
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -30,7 +29,6 @@ from mild.data.number_tables import default_features, is_number_table
 from mild.data.outcome_table import Outcomes
 from mild.data.outcomes import choose_contents
 from mild.data.queries import query_texts
-from mild.data.selection import find_split
 from mild.data.tables import (
     DELIMITERS,
     STDIN,
@@ -305,17 +303,11 @@ class FileSplit:
     left_out : int
         Number of rows in neither file: after a split in time, test rows whose query or group also occurs in
         the training rows.
-    split_column : str or None, default=None
-        Column of the source that already divided its rows into parts; None if there is none.
-    renamed_to : str or None, default=None
-        The name of that column in the two files.
     """
 
     train: FilePart
     test: FilePart
     left_out: int
-    split_column: str | None = None
-    renamed_to: str | None = None
 
     @property
     def sentences(self) -> list[str]:
@@ -333,11 +325,6 @@ class FileSplit:
                 f"{self.left_out:,} later rows are in neither file because their query or group is in the "
                 "training rows."
             )
-        if self.split_column is not None:
-            sentences.append(
-                f"column {self.split_column!r} is called {self.renamed_to!r} in the files, so that other "
-                "commands use all rows of a file."
-            )
         return sentences
 
     def as_dict(self) -> dict[str, Any]:
@@ -346,8 +333,6 @@ class FileSplit:
             "train": self.train.as_dict(),
             "test": self.test.as_dict(),
             "left_out": self.left_out,
-            "split_column": self.split_column,
-            "renamed_to": self.renamed_to,
         }
 
 
@@ -367,9 +352,7 @@ def split_file(
 
     Equal queries are always in the same file, as in ``Outcomes.split``. Rows are copied unchanged, in
     the format of the source: ``log.csv`` becomes ``log.train.csv`` and ``log.test.csv``. A source that is
-    neither .parquet, .csv, .tsv, .json nor .jsonl becomes two .parquet files. If the source has a column
-    that already divides its rows, such as ``split``, that column is renamed ``original_split``: otherwise
-    functions that read the files would use a part of their rows only.
+    neither .parquet, .csv, .tsv, .json nor .jsonl becomes two .parquet files.
 
     Parameters
     ----------
@@ -409,9 +392,6 @@ def split_file(
         outcomes, query_of_row = _table_to_split(source_table, options)
         split = outcomes.split_rows(test_size, groups=groups, time=time, random_state=random_state)
         file_rows = _file_rows(source, part_format, source_table)
-        split_column, new_name = _existing_split(source_table)
-        if split_column is not None and new_name is not None:
-            file_rows = file_rows.renamed(split_column, new_name)
     train_content = file_rows.content(split.train)
     test_content = file_rows.content(split.test)
     _write_both(train_file, train_content, test_file, test_content)
@@ -421,8 +401,6 @@ def split_file(
         FilePart(train_file, len(split.train), n_train_queries),
         FilePart(test_file, len(split.test), n_test_queries),
         split.dropped,
-        split_column,
-        new_name,
     )
 
 
@@ -460,17 +438,6 @@ def _write_both(
     except OSError as error:
         folder = train_file.parent
         raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
-
-
-def _existing_split(table: Any) -> tuple[str | None, str | None]:
-    """Return a column that already divides the rows, and a free name for it; None for both without one."""
-    split = find_split(table)
-    if split is None or split.name not in table.column_names:
-        return None, None
-    new_name = f"original_{split.name}"
-    while new_name in table.column_names:
-        new_name = f"original_{new_name}"
-    return split.name, new_name
 
 
 def _table_to_split(table: Any, options: ReadArguments) -> tuple[Outcomes, IntArray]:
@@ -549,10 +516,6 @@ class _FileRows(Protocol):
         """Return the bytes of a file with the rows of these numbers."""
         ...
 
-    def renamed(self, name: str, new_name: str) -> _FileRows:
-        """Return the same rows with a column renamed."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class _ArrowRows:
@@ -565,11 +528,6 @@ class _ArrowRows:
         parquet.write_table(self.table.take(rows), buffer)
         return buffer.getvalue()
 
-    def renamed(self, name: str, new_name: str) -> _ArrowRows:
-        names = list(self.table.column_names)
-        names[names.index(name)] = new_name
-        return _ArrowRows(self.table.rename_columns(names))
-
 
 @dataclass(frozen=True, eq=False)
 class _TextRows:
@@ -577,7 +535,6 @@ class _TextRows:
 
     header: str
     records: Sequence[str]  # one or more lines per row, with their line breaks
-    delimiter: str | None = None  # None where each record is a JSON object
 
     def content(self, rows: IntArray) -> bytes:
         lines = [self.header]
@@ -589,17 +546,6 @@ class _TextRows:
                 lines.append("\n")
         return "".join(lines).encode()
 
-    def renamed(self, name: str, new_name: str) -> _TextRows:
-        if self.delimiter is not None:
-            return replace(
-                self, header=_renamed_header(self.header, self.delimiter, name, new_name)
-            )
-        records = []
-        for record in self.records:
-            row = json.loads(record)
-            records.append(json.dumps(_renamed_key(row, name, new_name), ensure_ascii=False))
-        return replace(self, records=records)
-
 
 @dataclass(frozen=True, eq=False)
 class _JsonRows:
@@ -610,31 +556,6 @@ class _JsonRows:
     def content(self, rows: IntArray) -> bytes:
         kept = [self.records[row] for row in rows.tolist()]
         return json.dumps(kept, ensure_ascii=False).encode() + b"\n"
-
-    def renamed(self, name: str, new_name: str) -> _JsonRows:
-        return _JsonRows([_renamed_key(record, name, new_name) for record in self.records])
-
-
-def _renamed_key(record: dict[str, Any], name: str, new_name: str) -> dict[str, Any]:
-    """Return a JSON object with a key renamed, in the same order."""
-    renamed = {}
-    for key, value in record.items():
-        if key == name:
-            key = new_name
-        renamed[key] = value
-    return renamed
-
-
-def _renamed_header(header: str, delimiter: str, name: str, new_name: str) -> str:
-    """Return the header of a CSV file with a column renamed."""
-    byte_order_mark = ""
-    if header.startswith("\ufeff"):
-        byte_order_mark = "\ufeff"
-    (names,) = csv.reader([header.removeprefix(byte_order_mark)], delimiter=delimiter)
-    names[names.index(name)] = new_name
-    text = io.StringIO()
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(names)
-    return byte_order_mark + text.getvalue()
 
 
 def _file_rows(file: Path, kind: str, table: Any) -> _FileRows:
@@ -691,6 +612,5 @@ def _json_rows(text: str) -> _TextRows | _JsonRows:
 
 def _csv_rows(text: str, kind: str) -> _TextRows:
     """Return the rows of a CSV file; line breaks in quotes do not end a row."""
-    delimiter = DELIMITERS[kind]
-    header, *records = csv_records(text, delimiter)
-    return _TextRows(header.text, [record.text for record in records], delimiter)
+    header, *records = csv_records(text, DELIMITERS[kind])
+    return _TextRows(header.text, [record.text for record in records])

@@ -29,7 +29,7 @@ from mild.core.arrays import (
 )
 from mild.core.costs import cheapest_known
 from mild.core.rounding import first_smallest
-from mild.data import CostTerms, Outcomes, read_part
+from mild.data import CostTerms, Outcomes, read_outcomes
 from mild.data.cost_terms import require_scores
 from mild.data.splits import Split, folds
 from mild.errors import (
@@ -922,11 +922,7 @@ def compare(
     check_integer("random_state", random_state, 0)
     check_jobs(n_jobs)
     available_methods, left_out = chosen_methods(methods)
-    if isinstance(data, Outcomes):
-        table = data
-    else:
-        table = read_part(data, "train")
-    task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups)
+    task = make_task(read_outcomes(data), CostTerms(beta, price_weight, latency_weight), groups)
     splits = task_splits(task, n_splits, test_size, time, random_state)
     n_folds = possible_folds(task, search.cv, splits=splits)
     rows, text_kind = task_rows(task, text)

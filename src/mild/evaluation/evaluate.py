@@ -19,7 +19,7 @@ from mild.artifact.sources import as_router
 from mild.artifact.targets import Target, certainty_rows
 from mild.artifact.versions import find_version
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
-from mild.data import Outcomes, read_part
+from mild.data import Outcomes, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, check_arguments, listed
 from mild.evaluation import sections
@@ -687,10 +687,7 @@ def _answer_kind_note(table: Outcomes, policy: CascadePolicy | MixPolicy) -> str
 
 def _readable_table(router: Router, data: Any) -> Outcomes:
     """The table to judge a router by, with what the router reads: queries, vectors or its features."""
-    if isinstance(data, Outcomes):
-        table = data
-    else:
-        table = read_part(data, "test", features=router.feature_names)
+    table = read_outcomes(data, features=router.feature_names)
     if router.text is None:
         if table.vectors is None:
             rule = "must be a table of numbers, because this router was fitted on numbers"

@@ -16,7 +16,7 @@ from mild.artifact.info import CostInfo, RouterInfo, SharesInfo
 from mild.artifact.novelty import Novelty
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_strength, invalid
 from mild.core.costs import cheapest_expected
-from mild.data import Outcomes
+from mild.data import Outcomes, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.splits import folds
 from mild.errors import (
@@ -31,7 +31,7 @@ from mild.money import decimals
 from mild.policies import MixPolicy, Policy
 from mild.policies.adding import Labels, add_to_policy
 from mild.tuning.fitting import feature_inputs
-from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of, training_table
+from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of
 
 #: With fewer labels than FEW a warning is given; with more than MANY, a refit is as good.
 FEW = 30
@@ -187,9 +187,9 @@ def add_expert(
     ('rules', 100, ['gemma3', 'smollm2', 'rules'])
     """
     router = _checked_router(router)
-    table = training_table(table)
+    table = read_outcomes(table)
     if known is not None:
-        known = training_table(known)
+        known = read_outcomes(known)
     require_scores(table, "table")
     new_expert = _new_name(router, table, name)
     terms = _terms_with(router, new_expert, beta)

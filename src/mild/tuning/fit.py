@@ -9,6 +9,7 @@ from typing import Any
 
 from mild.artifact import Router
 from mild.core.arrays import invalid
+from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import DegenerateDataWarning, check_arguments
 from mild.features import TextFeatures
@@ -22,7 +23,6 @@ from mild.tuning.fitting import (
     table_text_features,
 )
 from mild.tuning.tasks import Progress, Task, check_rows, make_task
-from mild.tuning.training_rows import training_table
 
 
 @check_arguments
@@ -125,7 +125,7 @@ def fit_data(
 
     unfitted = clone(unfitted)
     name = type(unfitted).__name__
-    table = training_table(data)
+    table = read_outcomes(data)
     if table.given_costs is not None and name == "PricedRouter":
         rule = "PricedRouter learns from prices, and this is a table of numbers"
         raise invalid("router", f"must fit the table; {rule}.")

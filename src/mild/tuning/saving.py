@@ -15,13 +15,12 @@ from mild.artifact import save as save_router
 from mild.artifact.router import in_order_of
 from mild.artifact.sources import as_router
 from mild.core.arrays import invalid
-from mild.data import Outcomes
+from mild.data import Outcomes, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import check_arguments
 from mild.features import TextFeatures
 from mild.tuning.fitting import Fitted, make_saved_router, table_features
 from mild.tuning.tasks import make_task
-from mild.tuning.training_rows import training_table
 
 
 @check_arguments
@@ -78,7 +77,7 @@ def save(
     if table is None:
         _refuse_terms(terms)
     else:
-        router = _with_table(router, training_table(table), terms, text)
+        router = _with_table(router, read_outcomes(table), terms, text)
     return save_router(
         router,
         folder,

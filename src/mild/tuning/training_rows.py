@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mild.artifact import Router, fingerprint
 from mild.core.arrays import BoolArray, FloatArray
-from mild.data import Outcomes, read_part
+from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, count_noun, listed
 
@@ -20,13 +20,6 @@ from mild.errors import InvalidInputError, count_noun, listed
 MAX_HASHES = 100_000
 #: Rows of which less than this percentage was trained on are judged without those that were.
 FEW_PERCENT = 5
-
-
-def training_table(source: Any) -> Outcomes:
-    """A table to learn from: as it is, or the training rows of what ``mild.read_outcomes`` takes."""
-    if isinstance(source, Outcomes):
-        return source
-    return read_part(source, "train")
 
 
 def terms_of(router: Router) -> CostTerms | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mild.artifact.targets import Target
 from mild.core.arrays import invalid
-from mild.data import Outcomes
+from mild.data import Outcomes, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import check_arguments
@@ -20,7 +20,6 @@ from mild.tuning.searches import most_calls, search_for_tune, unused_with_target
 from mild.tuning.settings import check_prices
 from mild.tuning.target_tuning import tune_for_target
 from mild.tuning.tasks import Progress, check_rows, make_task
-from mild.tuning.training_rows import training_table
 
 if TYPE_CHECKING:
     from mild.routers import RouterCV
@@ -116,7 +115,7 @@ def tune(
     # An objective chooses among the same settings as a target does.
     has_target = bool(target.limits_by_name) or objective is not None
     _check_one_goal(target, terms, objective)
-    table = training_table(data)
+    table = read_outcomes(data)
     max_calls = most_calls(cascade)
     _check_table(table, target, objective, max_calls)
     task = make_task(table, terms, groups, needs_prices=has_target)

@@ -1,0 +1,89 @@
+"""Commands use all rows of a table, say whether they did what was asked, and change nothing if not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mild
+
+pytestmark = pytest.mark.slow
+
+# Seconds that a command may take on a machine that is busy.
+LONGEST = 600
+DOLLARS = {"large": 0.01, "small": 0.0005}
+N_ROWS = 300
+
+
+@dataclass
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def figures(self):
+        return json.loads(self.out)
+
+
+def run(folder: Path, *words: str) -> Finished:
+    """Run ``mild WORDS`` in a folder, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mild", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LONGEST,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def log(n_rows: int = N_ROWS, seed: int = 0) -> pd.DataFrame:
+    """Sums, which both experts can do, and riddles, which are for the large one."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.choice(np.arange(1000, 10_000), n_rows, replace=False)
+    is_sum = rng.random(n_rows) < 0.6
+    queries = [
+        f"What is {number} plus 7?" if easy else f"Guess the riddle of page {number}"
+        for number, easy in zip(numbers, is_sum, strict=True)
+    ]
+    columns = {"query": queries}
+    for name, shares in (("large", (0.9, 0.9)), ("small", (0.9, 0.1))):
+        columns[f"correct__{name}"] = (rng.random(n_rows) < np.where(is_sum, *shares)).astype(int)
+        columns[f"cost__{name}"] = DOLLARS[name]
+    return pd.DataFrame(columns)
+
+
+def test_all_rows_are_used_whatever_a_column_is_called(tmp_path):
+    table = log()
+    table["split"] = np.where(np.arange(N_ROWS) % 3 == 0, "test", "train")
+    judged = {}
+    for name in ("split", "remark"):
+        file = tmp_path / f"{name}.csv"
+        table.rename(columns={"split": name}).to_csv(file, index=False)
+        fitted = mild.fit(file, price_weight=20)
+        judged[name] = {
+            "tune": mild.tune(file, keep_quality=0.9).verdict.as_dict(),
+            "compare": mild.compare(file, methods=["mild"], n_splits=2).verdict.as_dict(),
+            "evaluate": mild.evaluate(fitted, file).verdict.as_dict(),
+        }
+    assert judged["split"] == judged["remark"]
+    assert judged["split"]["tune"]["n_rows"] == N_ROWS
+
+    fit = ["fit", "split.csv", "--out", "router", "--price-weight", "20", "--json"]
+    assert run(tmp_path, *fit).figures["training"]["rows"] == N_ROWS
+    evaluate = ["evaluate", "router", "split.csv", "--json"]
+    assert run(tmp_path, *evaluate).figures["rows"] == N_ROWS
+    assert run(tmp_path, *evaluate, "--where", "split=test").figures["rows"] == N_ROWS / 3
