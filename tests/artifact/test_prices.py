@@ -7,6 +7,7 @@ import pytest
 
 from mild.artifact import RouterInfo, load
 from mild.artifact.info import CostInfo, SharesInfo
+from mild.artifact.router import with_betas
 from mild.errors import InvalidInputError, UnsupportedError
 from small_router_cases import priced_router
 
@@ -18,37 +19,37 @@ def test_without_new_prices_nothing_changes(folders):
     assert load(folders("priced")).has_prices
 
 
-def test_betas_by_name_are_those_in_the_order_of_the_experts(folders):
+def test_betas_replace_all_prices(folders):
     router = load(folders("priced"))
     X = np.random.default_rng(0).normal(size=(50, router.n_features))
-    named = router.with_prices({"cook": 2.0, "adder": 1.0, "poet": 0.0})
-    ordered = router.with_prices([1.0, 2.0, 0.0], 1.0)
-    np.testing.assert_array_equal(named.expected_costs(X), ordered.expected_costs(X))
+    repriced = with_betas(router, {"cook": 2.0, "adder": 1.0, "poet": 0.0})
+    np.testing.assert_allclose(
+        repriced.expected_costs(X),
+        repriced.policy.expected_errors(X) + np.array([1.0, 2.0, 0.0]),
+        rtol=1e-6,
+    )
 
 
-def test_a_router_with_one_head_says_why_it_takes_no_prices(folders):
-    for prices in ({"betas": {"cook": 2.0}}, {"price_weight": 2.0}):
-        with pytest.raises(UnsupportedError, match="one head"):
-            load(folders("linear")).with_prices(**prices)
+def test_a_router_with_one_head_says_why_it_takes_no_weight(folders):
+    with pytest.raises(UnsupportedError, match="one head"):
+        load(folders("linear")).with_prices(price_weight=2.0)
 
 
 def test_a_weight_needs_prices_in_dollars(folders):
     router = load(folders("priced"))
-    for prices in ({"price_weight": 2.0}, {"betas": {"cook": 1.0}, "price_weight": 2.0}):
+    for info in (router.info, RouterInfo()):
+        router.info = info
         with pytest.raises(InvalidInputError) as caught:
-            router.with_prices(**prices, in_dollars=True)
+            router.with_prices(price_weight=2.0)
         assert caught.value.code == "invalid_price_weight"
-    with pytest.raises(InvalidInputError, match="only if dollars"):
-        router.with_prices(price_weight=2.0)
-    router.info = RouterInfo()
-    assert router.with_prices(price_weight=2.0).policy.price_weight == 2.0
     router.info = RouterInfo(price_head="dollars")
-    assert router.with_prices(price_weight=2.0, in_dollars=True).policy.price_weight == 2.0
+    assert router.with_prices(price_weight=2.0).policy.price_weight == 2.0
 
 
-def test_an_unknown_expert_is_refused(folders):
-    with pytest.raises(InvalidInputError, match="baker"):
-        load(folders("priced")).with_prices({"baker": 1.0})
+def test_prices_by_name_are_no_longer_taken(folders):
+    for prices in ({"betas": {"cook": 1.0}}, {"in_dollars": True}):
+        with pytest.raises(InvalidInputError):
+            load(folders("priced")).with_prices(**prices)
 
 
 def test_under_other_prices_a_router_has_no_target():
@@ -57,14 +58,6 @@ def test_under_other_prices_a_router_has_no_target():
     router.info = info
     assert router.with_prices().info.target.t == 3.0
     assert router.with_prices(price_weight=2.0).info.target is None
-
-
-def test_prices_of_some_experts_only_are_refused(folders):
-    router = load(folders("priced"))
-    with pytest.raises(InvalidInputError) as caught:
-        router.with_prices({"cook": 2.0, "adder": 1.0})
-    assert caught.value.code == "invalid_betas"
-    assert "poet has none" in str(caught.value)
 
 
 def test_the_recorded_cost_is_the_new_one(folders):
@@ -77,7 +70,7 @@ def test_the_recorded_cost_is_the_new_one(folders):
     assert dear.info.constant is None
     assert dear.info.shares is None
     assert router.with_prices(price_weight=50).info.constant == "cook"
-    fixed = router.with_prices([1.0, 2.0, 0.0])
+    fixed = with_betas(router, {"adder": 1.0, "cook": 2.0, "poet": 0.0})
     assert fixed.info.cost.beta == {"adder": 1.0, "cook": 2.0, "poet": 0.0}
     # Now the prices are in wrong answers, and a dollar has no weight among them.
     with pytest.raises(InvalidInputError, match="only if dollars"):
@@ -86,5 +79,5 @@ def test_the_recorded_cost_is_the_new_one(folders):
 
 def test_without_a_recorded_cost_none_is_invented(folders):
     router = load(folders("priced"))
-    router.info = RouterInfo()
+    router.info = RouterInfo(price_head="dollars")
     assert router.with_prices(price_weight=2.0).info.cost is None

@@ -344,7 +344,6 @@ def test_a_router_without_a_record_is_refused():
     ("change", "reason"),
     [
         (lambda router: router.with_prices(price_weight=3.0), "for other prices"),
-        (lambda router: router.with_prices([0.0, 0.5]), "for other prices"),
         (lambda router: router.without("small"), "with expert small"),
         (lambda router: router.without(1).with_prices(price_weight=3.0), "with expert large"),
     ],

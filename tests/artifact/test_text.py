@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load, save
+from mild.artifact.router import with_betas
 from mild.artifact.schemas import TEXT_SCHEMAS
 from mild.errors import InvalidInputError, RouterFileError, UnsupportedError
 from mild.features import FEATURES, HashingFeatures, StaticFeatures, VectorFeatures
@@ -127,7 +128,8 @@ def test_a_smaller_and_a_repriced_router_still_read_texts(hashing):
     heads = [rng.normal(size=(3, width)), np.zeros(3), rng.normal(size=(3, width)), np.zeros(3)]
     policy = PricedPolicy(*heads, np.zeros(3), 1.0, "ridge", 1.0)
     router = Router(policy, NAMES, text=hashing)
-    assert set(router.with_prices(betas=[0.0, 1e6, 1e6]).predict_texts(TEXTS)) == {0}
+    dear = with_betas(router, dict(zip(NAMES, [0.0, 1e6, 1e6], strict=True)))
+    assert set(dear.predict_texts(TEXTS)) == {0}
     assert set(router.without("small").predict_texts(TEXTS)) <= {0, 1}
 
 

@@ -89,3 +89,12 @@ def readers(logs):
         return made[kind]
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def weighing(logs):
+    """Folder of a router fitted on the log that weighs dollars; do not write to it."""
+    out = logs.folder / "router-weighing"
+    done = invoke_mild(["fit", logs.log, "--out", out, "--router", "priced", "--price-weight", "1"])
+    assert done.exit_code == 0, done.stderr
+    return out

@@ -58,19 +58,12 @@ def test_one_row_is_singular(readers, tmp_path):
     assert "1 row in 1 file " in done.stdout
 
 
-def test_the_summary_as_json_and_new_prices(readers, queries, tmp_path):
-    words = [
-        readers("priced"),
-        queries,
-        "--json",
-        "--beta",
-        "adder=9,poet=9,cook=0",
-        "--probabilities",
-    ]
+def test_the_summary_as_json_and_another_weight_of_dollars(weighing, queries, tmp_path):
+    words = [weighing, queries, "--json", "--price-weight", "1e9", "--probabilities"]
     done = route(*words, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["counts"] == {"adder": 0, "poet": 0, "cook": 40}
+    assert said["counts"] == {"adder": 40, "poet": 0, "cook": 0}
     assert said["out"] == str(tmp_path / "out")
     table = parquet.read_table(tmp_path / "out")
     assert table.column_names == [

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.cli.options import PriceOptions
+from mild.cli.options import CostOptions
 from mild.data import read_outcomes
 from mild.errors import OptionError
 from outcome_cases import make_columns
@@ -131,13 +131,13 @@ def test_errors_are_one_sentence(mild, log, words, sentence):
     [("7B=1.0,1.5B=0.6,", {"7B": 1.0, "1.5B": 0.6}), ("a=b=2", {"a=b": 2.0}), (None, None)],
 )
 def test_betas_are_read_as_pairs(text, value):
-    assert PriceOptions(text).betas() == value
+    assert CostOptions(text).betas() == value
 
 
 @pytest.mark.parametrize("text", ["", "7B", "=1", "7B=x", "7B=1,7B=2", "7B=1,,1B=2"])
 def test_betas_that_are_not_pairs_are_refused(text):
     with pytest.raises(OptionError, match="beta must"):
-        PriceOptions(text).betas()
+        CostOptions(text).betas()
 
 
 # convert

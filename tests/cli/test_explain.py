@@ -49,10 +49,16 @@ def test_an_empty_query_is_explained_with_a_warning(mild, readers):
     assert "empty" not in mild("explain", readers(), QUERY).err
 
 
-def test_new_prices_change_the_answer(mild, readers):
-    words = ["explain", readers("priced"), QUERY, "--json"]
-    assert mild(*words, "--beta", "cook=0.01,adder=0,poet=0").json()["expert"] == "cook"
-    assert mild(*words, "--beta", "cook=9,adder=0,poet=0").json()["expert"] != "cook"
+def test_another_weight_of_dollars_changes_the_answer(mild, weighing):
+    words = ["explain", weighing, QUERY, "--json"]
+    assert mild(*words).json()["expert"] == "cook"
+    assert mild(*words, "--price-weight", 1e9).json()["expert"] == "adder"
+
+
+@pytest.mark.parametrize("words", [["explain", QUERY], ["route"]])
+def test_a_saved_router_takes_no_costs_in_wrong_answers(mild, weighing, words):
+    command, *query = words
+    assert mild(command, weighing, *query, "--beta", "cook=9,adder=0,poet=0").code == 2
 
 
 def test_a_million_characters_and_none_at_all_are_explained(mild, readers):

@@ -60,6 +60,6 @@ def test_the_steps_of_a_cascade_are_shown_in_words(mild, tmp_path):
 
 
 def test_options_about_a_query_need_a_query(mild, fitted):
-    for option in (["--answers", "{}"], ["--beta", "small=1"], ["--price-weight", "1"]):
+    for option in (["--answers", "{}"], ["--price-weight", "1"]):
         done = mild("explain", fitted, *option, "--json")
         assert (done.code, done.json()["code"]) == (1, "invalid_query")

@@ -81,15 +81,14 @@ def test_a_bad_line_is_answered_in_order_and_the_exit_code_is_1(readers):
     assert len(skipped.answers) == 2
 
 
-def test_a_priced_router_takes_new_prices(readers):
-    dear = route(readers("priced"), "--beta", "poet=9,cook=9,adder=0", lines="\n".join(PROMPTS))
+def test_a_priced_router_takes_another_weight_of_dollars(readers, weighing):
+    dear = route(weighing, "--price-weight", 1e9, lines="\n".join(PROMPTS))
     assert {answer["expert"] for answer in dear.answers} == {"adder"}
-    some = route(readers("priced"), "--beta", "poet=9,cook=9", lines="x")
-    assert some.code == 1
-    assert some.err.startswith("error: --beta must name every expert")
-    refused = route(readers(), "--beta", "poet=9", lines="x")
-    assert refused.code == 1
-    assert "fit" in refused.err
+    # One was fitted with costs in wrong answers, and one has no head for prices.
+    for folder in (readers("priced"), readers()):
+        refused = route(folder, "--price-weight", 2, lines="x")
+        assert refused.code == 1
+        assert "fit" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -270,6 +269,6 @@ def test_the_first_step_of_a_cascade_is_named_as_such(tmp_path):
 
 def test_new_prices_are_not_for_a_cascade(tmp_path):
     folder = cascade_router().save(tmp_path / "router")
-    done = route(folder, "-", "--beta", "large=0.5", lines=EASY)
+    done = route(folder, "-", "--price-weight", 0.5, lines=EASY)
     assert done.code != 0
     assert "router.direct" in done.err

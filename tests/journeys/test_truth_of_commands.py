@@ -87,3 +87,12 @@ def test_all_rows_are_used_whatever_a_column_is_called(tmp_path):
     evaluate = ["evaluate", "router", "split.csv", "--json"]
     assert run(tmp_path, *evaluate).figures["rows"] == N_ROWS
     assert run(tmp_path, *evaluate, "--where", "split=test").figures["rows"] == N_ROWS / 3
+
+
+def test_a_router_decides_by_the_costs_it_was_made_for(tmp_path):
+    log().to_csv(tmp_path / "log.csv", index=False)
+    mild.fit(tmp_path / "log.csv", router="priced", price_weight=20).save(tmp_path / "router")
+    for command in (["route", "router"], ["explain", "router", "What is 2 plus 7?"]):
+        assert run(tmp_path, *command).code == 0
+        # Costs in wrong answers are part of a fit, and no option afterwards.
+        assert run(tmp_path, *command, "--beta", "large=1,small=0").code == 2

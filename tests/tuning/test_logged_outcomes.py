@@ -227,7 +227,7 @@ def test_dollars_count_by_the_weight_of_the_router():
     candidate = learn(plain, make_logged(plain, wrong=same_errors, dollars=dollars))
     assert candidate.policy.price_weight == 0
     assert candidate.info.price_head == "dollars"
-    assert candidate.with_prices(price_weight=3.0, in_dollars=True).policy.price_weight == 3
+    assert candidate.with_prices(price_weight=3.0).policy.price_weight == 3
 
 
 def test_beta_and_seconds_count():

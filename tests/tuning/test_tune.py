@@ -372,12 +372,12 @@ def test_groups_times_and_equal_queries_count_as_what_they_are():
 def test_a_tuned_router_explains_its_choices_and_takes_other_prices(family, options):
     table = table_of(make_columns(160, noise=0.05, prices=True))
     router = mild.tune(table, search=mild.RouterCV(families=family, cv=2), **options).router
-    for one in (router, router.with_prices(price_weight=3.0, in_dollars=True)):
+    for one in (router, router.with_prices(price_weight=3.0)):
         for query in (table.queries[0], "zzz qqq"):
             found = one.explain(query)
             assert set(found.expected_costs) == set(EXPERTS)
             assert all(0 <= share <= 1 for share in (found.right or {}).values())
-    dear = router.with_prices(price_weight=1e9, in_dollars=True)
+    dear = router.with_prices(price_weight=1e9)
     assert set(dear.route(table.queries)) == {"adder"}
 
 

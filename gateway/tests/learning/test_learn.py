@@ -365,7 +365,7 @@ def test_a_router_for_errors_still_takes_another_price_weight(folder, ledger):
     X = router.features(["what is 1 plus 2 together"])
     assert router.policy.price_weight == 0
     np.testing.assert_allclose(router.policy.expected_prices(X)[0], 0.01, rtol=0.1)
-    assert router.with_prices(price_weight=3.0, in_dollars=True).policy.price_weight == 3
+    assert router.with_prices(price_weight=3.0).policy.price_weight == 3
 
 
 def test_answers_of_an_older_version_are_left_out(folder, tmp_path):

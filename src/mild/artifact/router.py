@@ -17,19 +17,18 @@ import numpy as np
 from mild.artifact.card import model_card
 from mild.artifact.content import read_router
 from mild.artifact.estimates import Estimates, chances, possible_costs
-from mild.artifact.expert_names import match_values
 from mild.artifact.explanation import Explanation, drawn_part, explain
 from mild.artifact.facts import mix_words, router_facts, setting_words
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
 from mild.artifact.hub import check_repository, find_folder, push_folder
-from mild.artifact.info import CostInfo, RouterInfo
+from mild.artifact.info import CostInfo
 from mild.artifact.inputs import as_texts, check_finite, checked_inputs
 from mild.artifact.parts import RouterParts
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, first_columns, invalid
 from mild.core.costs import best_first
-from mild.errors import UnsupportedError, check_arguments, check_option, listed
+from mild.errors import UnsupportedError, check_arguments, check_option
 from mild.features import TextFeatures
 from mild.features.base import check_text, is_table
 from mild.policies import (
@@ -965,100 +964,63 @@ class Router(RouterParts):
             calibration=calibration,
         )
 
-    def with_prices(
-        self,
-        betas: Mapping[str, float] | Sequence[float] | None = None,
-        price_weight: float | None = None,
-        *,
-        in_dollars: bool = False,
-    ) -> Router:
-        """The router under new prices, if it has separate heads for errors and prices.
+    @check_arguments
+    def with_prices(self, *, price_weight: float | None = None) -> Router:
+        """The router under another weight of dollars, if it has separate heads for errors and prices.
 
         ``info.cost`` is then the new cost, by which ``mild.evaluate`` judges the router. A mix of two
-        settings is dropped, because its share was chosen for the old prices; ``info.dropped_mix`` says
+        settings is dropped, because its share was chosen for the old weight; ``info.dropped_mix`` says
         which it was.
 
         Parameters
         ----------
-        betas : dict or sequence of float, default=None
-            Prices in wrong answers, by name or short name of every expert, or in the order of the
-            experts. They replace all prices.
         price_weight : float, default=None
-            Wrong answers that one unit of the price head is worth, usually a dollar.
-        in_dollars : bool, default=False
-            Whether a new weight is refused where prices are not recorded as dollars.
+            Wrong answers that one dollar is worth. By default the router keeps its own weight.
 
         Returns
         -------
         Router
-            The router under the new prices.
+            The router under the new weight.
+
+        Raises
+        ------
+        UnsupportedError
+            The router has no separate head for prices.
+        InvalidInputError
+            Its prices are not recorded as dollars.
 
         Examples
         --------
+        >>> from mild.artifact.info import RouterInfo
         >>> from mild.policies import PricedPolicy
-        >>> none, free = np.zeros((2, 1)), np.zeros(2)
-        >>> policy = PricedPolicy(none, np.array([0.4, 0.1]), none, free, free, 1.0, "ridge")
-        >>> router = Router(policy, ["small", "large"])
-        >>> dear = router.with_prices({"small": 0.0, "large": 0.5})
-        >>> router.predict([[1.0]]), dear.predict([[1.0]])
+        >>> none, dollars, free = np.zeros((2, 1)), np.array([0.0, 0.1]), np.zeros(2)
+        >>> policy = PricedPolicy(none, np.array([0.4, 0.1]), none, dollars, free, 1.0, "ridge")
+        >>> router = Router(policy, ["small", "large"], info=RouterInfo(price_head="dollars"))
+        >>> router.predict([[1.0]]), router.with_prices(price_weight=5.0).predict([[1.0]])
         (array([1]), array([0]))
         """
-        if betas is None and price_weight is None:
-            return self
-        if isinstance(betas, Mapping):
-            if price_weight is not None:
-                raise invalid(
-                    "price_weight",
-                    "cannot be changed after fitting together with beta: new betas replace all prices. "
-                    "Give one of them.",
-                )
-            betas = self._betas_in_order(betas)
         if price_weight is None:
-            price_weight = 1.0
-        elif betas is None and self.has_prices and (in_dollars or self.info.cost is not None):
+            return self
+        if self.has_prices:
             self._check_dollars()
-        policy = self.policy.with_prices(betas, price_weight)
+        policy = self.policy.with_prices(price_weight=price_weight)
+        return self._at_other_prices(policy, CostInfo.of_dollars(float(price_weight)))
+
+    def _at_other_prices(self, policy: Policy, cost: CostInfo) -> Router:
+        """The router that decides by a policy with other prices, at a new cost."""
         calibration = self.calibration
         if policy.parts != self.policy.parts:
             # It belongs to the policy that decided before.
             calibration = None
-        info = self._info_at_prices(betas, price_weight)
-        return replace(self, policy=policy, calibration=calibration, info=info)
-
-    def _betas_in_order(self, betas: Mapping[str, float]) -> list[float]:
-        """Prices by name in the order of the experts; those that leave an expert out are refused."""
-        beta_of = match_values(betas, self.experts)
-        missing = [name for name in self.experts if name not in beta_of]
-        # A router without separate prices refuses any, and says why.
-        if missing and self.has_prices:
-            verb = "have"
-            if len(missing) == 1:
-                verb = "has"
-            raise invalid(
-                "betas",
-                "must name every expert, because they replace all prices; "
-                f"{listed(missing, 6)} {verb} none. Give 0 for an expert that costs nothing.",
-            )
-        return [beta_of.get(name, 0.0) for name in self.experts]
-
-    def _info_at_prices(self, betas: Sequence[float] | None, price_weight: float) -> RouterInfo:
-        """What is known about the router under new prices."""
         # Target and verdict are those of the old prices.
         info = replace(self.info, target=None, verdict=None, shares=None)
         info = info.without_frontier("for other prices")
         if self.mix is not None:
             info = replace(info, dropped_mix=mix_words(self.mix, self.experts))
-        if betas is None:
-            cost = CostInfo.of_dollars(float(price_weight))
-        else:
-            prices = [float(price_weight * beta) for beta in betas]
-            cost = CostInfo.of_betas(dict(zip(self.experts, prices, strict=True)))
-            # The head for dollars is gone.
-            info = replace(info, price_head=None)
-        # Without a recorded cost it is not known what an error is, nor in which unit the prices are.
-        if info.cost is None or cost == info.cost:
-            return info
-        return replace(info, cost=cost, constant=None)
+        # Without a recorded cost it is not known what an error is.
+        if info.cost is not None and cost != info.cost:
+            info = replace(info, cost=cost, constant=None)
+        return replace(self, policy=policy, calibration=calibration, info=info)
 
     def _check_dollars(self) -> None:
         """Refuse another price weight unless prices are recorded as dollars."""
@@ -1071,7 +1033,7 @@ class Router(RouterParts):
             raise invalid(
                 "price_weight",
                 "can be changed after fitting only if dollars are the only price that the router was "
-                "fitted with; give betas, or fit again.",
+                "fitted with; fit again.",
             )
 
     @check_arguments
@@ -1366,3 +1328,14 @@ def in_order_of(router: Router, expert_names: Sequence[str]) -> Router:
     if (np.diff(experts) > 0).all():
         return router
     return router._with_experts(experts, router.policy.with_experts(experts))
+
+
+def with_betas(router: Router, beta: Mapping[str, float]) -> Router:
+    """The router that decides by costs of asking, in wrong answers, in place of all its prices.
+
+    ``beta`` has the cost of every expert of the router.
+    """
+    policy = router.policy.with_prices([beta[name] for name in router.experts], 1.0)
+    priced = router._at_other_prices(policy, CostInfo.of_betas(beta))
+    # The head for dollars is gone.
+    return replace(priced, info=replace(priced.info, price_head=None))

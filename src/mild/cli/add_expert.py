@@ -27,8 +27,8 @@ def add_expert(
     """Add an expert to a saved router from 30 to 300 graded answers, without refitting it.
 
     The new router is the next version in DIR. It serves from now on (mild versions DIR --rollback N goes
-    back) unless its labels show no gain; a running gateway takes it over by itself. New
-    prices and a removed expert need no labels (Router.with_prices, Router.without).
+    back) unless its labels show no gain; a running gateway takes it over by itself. To remove an expert,
+    no labels are needed (Router.without).
 
     \b
     Example:

@@ -34,7 +34,7 @@ ANSWERS = '--answers must be JSON of experts and what they answered, such as {"s
 VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2]."
 
 
-@o.takes_options("mild.artifact:Router.explain")
+@o.takes_options("mild.artifact:Router.explain", "mild.artifact:Router.with_prices")
 def explain(
     *,
     folder: o.RouterArgument,
@@ -50,7 +50,7 @@ def explain(
         str | None,
         Option(metavar="JSON", help='Answers for a cascade: {"small": "4", "large": null}.'),
     ] = None,
-    prices: o.PriceOptions,
+    price_weight: o.PriceWeight = None,
     max_evidence: Annotated[int | None, Option(min=0)] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -74,15 +74,15 @@ def explain(
     from mild.artifact import load
 
     if query is None:
-        if answers is not None or prices.beta is not None or prices.price_weight is not None:
+        if answers is not None or price_weight is not None:
             raise OptionError(
-                "QUERY must be given with --answers, --beta or --price-weight.", parameter="query"
+                "QUERY must be given with --answers or --price-weight.", parameter="query"
             )
         _describe(folder, as_json)
         return
-    # Other prices drop the target and the mix of a router, which were chosen for its own prices.
+    # Another weight drops the target and the mix of a router, which were chosen for its own.
     saved_router = load(folder)
-    router = saved_router.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    router = saved_router.with_prices(price_weight=price_weight)
     note_dropped_mix(saved_router, router)
     known_answers = None
     if answers is not None:

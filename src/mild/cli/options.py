@@ -40,6 +40,7 @@ AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothin
 # These have neither a default nor help of their own: those of the Python parameter apply.
 RandomState = Annotated[int | None, Option(min=0, max=2**32 - 1)]
 Confidence = Annotated[float | None, Option()]
+PriceWeight = Annotated[float | None, Option(metavar="NUMBER")]
 Groups = Annotated[str | None, Option(metavar="COLUMN")]
 KeepSeen = Annotated[bool | None, Option("--keep-seen")]
 Time = Annotated[str | None, Option(metavar="COLUMN")]
@@ -216,8 +217,8 @@ class ConvertOptions:
 
 
 @dataclass(frozen=True)
-class PriceOptions:
-    """Prices under which a saved router decides."""
+class CostOptions:
+    """What counts as a cost: an error, plus these terms."""
 
     functions: ClassVar[tuple[str, ...]] = ("mild.tuning.fit:fit",)
 
@@ -225,15 +226,16 @@ class PriceOptions:
         str | None,
         Option(
             metavar="EXPERT=COST,...",
-            help="Cost of asking every expert, in wrong answers: 7B=1.0,1.5B=0.6.",
+            help="Cost of asking, in wrong answers: 7B=1.0,1.5B=0.6. Other experts cost nothing.",
         ),
     ] = None
-    price_weight: Annotated[float | None, Option(metavar="NUMBER")] = None
+    price_weight: PriceWeight = None
+    latency_weight: Annotated[float | None, Option(metavar="NUMBER")] = None
 
     def betas(self) -> dict[str, float] | None:
         """Expert -> cost; None if the option was not given.
 
-        >>> PriceOptions("7B=1.0, 0.5B=0.1").betas()
+        >>> CostOptions("7B=1.0, 0.5B=0.1").betas()
         {'7B': 1.0, '0.5B': 0.1}
         """
         if self.beta is None:
@@ -257,20 +259,6 @@ class PriceOptions:
     def _not_understood(self) -> OptionError:
         rule = f"must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got {self.beta!r}."
         return OptionError(parameter="beta", rule=rule)
-
-
-@dataclass(frozen=True)
-class CostOptions(PriceOptions):
-    """What counts as a cost: an error, plus these terms."""
-
-    beta: Annotated[
-        str | None,
-        Option(
-            metavar="EXPERT=COST,...",
-            help="Cost of asking, in wrong answers: 7B=1.0,1.5B=0.6. Other experts cost nothing.",
-        ),
-    ] = None
-    latency_weight: Annotated[float | None, Option(metavar="NUMBER")] = None
 
     def arguments(self) -> dict[str, Any]:
         """The terms of the cost, as functions of mild take them."""

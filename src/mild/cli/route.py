@@ -104,7 +104,7 @@ class DatasetOptions(o.EngineOptions):
         return names
 
 
-@o.takes_options(o.READ_OUTCOMES)
+@o.takes_options(o.READ_OUTCOMES, "mild.artifact:Router.with_prices")
 def route(
     *,
     folder: o.RouterArgument,
@@ -127,7 +127,7 @@ def route(
     ] = None,
     queries: QueryOptions,
     where: o.WhereOption = None,
-    prices: o.PriceOptions,
+    price_weight: o.PriceWeight = None,
     as_json: Annotated[
         bool, Option("--json", help="Errors and the summary of --out as JSON.")
     ] = False,
@@ -147,8 +147,8 @@ def route(
     experts that are asked first, and "expert" is one of them.
 
     There are as many answers as lines. For a blank line the expert is null. The answer to a line that
-    cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A priced router can be given
-    new prices: --beta, or --price-weight if it was fitted with a price weight.
+    cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A router that was fitted with a
+    price weight can be given another one.
 
     With --out any number of rows is routed from Parquet to Parquet: the output has the column expert and
     those of --keep, in the order of the rows. --engine ray uses all processors of this machine, or of a
@@ -175,7 +175,7 @@ def route(
             "name. To route one query: echo QUERY | mild route DIR."
         )
     saved_router = load(folder)
-    router = saved_router.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    router = saved_router.with_prices(price_weight=price_weight)
     note_dropped_mix(saved_router, router)
     if router.text is None and (out is None or table_suffix(out) in TABLE_OUTPUTS):
         _check_numbers(out, queries, lines, dataset)

@@ -14,7 +14,7 @@ import numpy as np
 from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.info import TargetInfo
-from mild.artifact.router import in_order_of
+from mild.artifact.router import in_order_of, with_betas
 from mild.artifact.sources import as_router
 from mild.artifact.targets import Target, certainty_rows
 from mild.artifact.versions import find_version
@@ -648,7 +648,17 @@ def _with_stated_terms(
     if not router.has_prices:
         return router, _other_cost_note(router, task)
     price_weight = stated_terms.price_weight
-    repriced = router.with_prices(task.terms.beta, price_weight, in_dollars=True)
+    beta = task.terms.beta
+    if beta is None:
+        repriced = router.with_prices(price_weight=price_weight)
+    elif price_weight is None:
+        repriced = with_betas(router, beta)
+    else:
+        raise invalid(
+            "price_weight",
+            "cannot be changed after fitting together with beta: new betas replace all prices. Give one "
+            "of them.",
+        )
     if router.mix is not None and repriced.mix is None:
         dropped_mix = repriced.info.dropped_mix
         return repriced, f"other prices drop the mix of the router: {dropped_mix}."

@@ -183,7 +183,7 @@ def replay(
     dropped_mix = None
     own_weight = _own_price_weight(loaded)
     if price_weight not in (None, own_weight) and loaded.has_prices:
-        priced = loaded.with_prices(price_weight=price_weight, in_dollars=True)
+        priced = loaded.with_prices(price_weight=price_weight)
         if loaded.mix is not None:
             dropped_mix = priced.info.dropped_mix
         loaded = priced

@@ -116,7 +116,7 @@ class ExpertSelector:
             self._json_cascade = self.cascade.with_answer_kind("json")
         self.full_router = router
         direct = router.direct
-        self.router = direct.with_prices(price_weight=routing.price_weight, in_dollars=True)
+        self.router = direct.with_prices(price_weight=routing.price_weight)
         direct.features([""])  # a router without a text step says so here
         self.names = list(direct.experts)
         self._on_novel: int | None = None
@@ -125,7 +125,7 @@ class ExpertSelector:
             self._on_novel = self.names.index(match_expert(routing.on_novel, self.names))
         self.fixed_weight_reason: str | None = None
         try:
-            direct.with_prices(price_weight=1.0, in_dollars=True)
+            direct.with_prices(price_weight=1.0)
         except MildError as error:
             self.fixed_weight_reason = str(error)
         # The router, perhaps under another price weight.
