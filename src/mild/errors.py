@@ -12,7 +12,7 @@ MildError                    root of everything mild raises on purpose
 MildWarning (UserWarning)
 ├── ConvergenceWarning       the solver stopped before its tolerance
 ├── DegenerateDataWarning    the data leave nothing, or not everything, to learn
-└── TuningInterruptedWarning the search was stopped; the best router so far is kept
+└── TuningInterruptedWarning RouterCV was stopped; the best router so far is kept
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CODES = {
     "reserved_key_name": ("A key cannot have this name.", "Give it another name."),
     "invalid_data_file": ("A file cannot be read as asked.", "Correct the file, or name its columns."),
     "output_exists": ("Writing would replace what is there.", "Write elsewhere, or add `--overwrite`."),
-    "interrupted": ("Ctrl-C.", "Run the command again; the message says what was saved."),
+    "interrupted": ("Ctrl-C.", "Run the command again; the message says if something was saved."),
     "no_labels": ("The table has no scores of the new expert.", "Grade some of its answers."),
     "version_changed": ("Another process changed the router that serves.", "Run the command again."),
     "not_a_router": ("A repository holds no router.", "Name another one."),

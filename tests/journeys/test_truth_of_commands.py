@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -48,6 +50,47 @@ def run(folder: Path, *words: str) -> Finished:
         timeout=LONGEST,
     )
     return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """What every file in a folder holds."""
+    files = sorted(folder.rglob("*"))
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files if file.is_file()}
+
+
+def stopped_half_way(folder: Path, *words: str) -> int:
+    """The exit status of ``mild WORDS`` in a terminal where Ctrl-C is typed at half of the progress bar."""
+    pty = pytest.importorskip("pty")
+    ours, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mild", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    shown = b""
+    is_stopped = False
+    while piece := _read_terminal(ours):
+        shown += piece
+        if not is_stopped and re.search(rb"[5-9]\d%", shown):
+            is_stopped = True
+            # A terminal tells all processes of the command.
+            os.killpg(process.pid, signal.SIGINT)
+    os.close(ours)
+    assert is_stopped, shown.decode(errors="replace")
+    return process.wait(LONGEST)
+
+
+def _read_terminal(terminal: int) -> bytes:
+    """What a program writes next; nothing at its end, which is an error on Linux."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
 
 
 def log(n_rows: int = N_ROWS, seed: int = 0) -> pd.DataFrame:
@@ -96,3 +139,12 @@ def test_a_router_decides_by_the_costs_it_was_made_for(tmp_path):
         assert run(tmp_path, *command).code == 0
         # Costs in wrong answers are part of a fit, and no option afterwards.
         assert run(tmp_path, *command, "--beta", "large=1,small=0").code == 2
+
+
+def test_ctrl_c_leaves_the_router_that_is_there(tmp_path):
+    log(600).to_csv(tmp_path / "log.csv", index=False)
+    mild.fit(tmp_path / "log.csv", router="ridge").save(tmp_path / "router")
+    before = files_in(tmp_path)
+    words = ["tune", "log.csv", "--out", "router", "--price-weight", "20", "--overwrite"]
+    assert stopped_half_way(tmp_path, *words) == 130
+    assert files_in(tmp_path) == before

@@ -11,11 +11,11 @@ from answer_table_cases import answer_columns, answer_table, fitted_cascade
 from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
-from mild.errors import MildError, TuningInterruptedWarning
+from mild.errors import MildError
 from mild.metrics.operating_points import Frontier
 from mild.policies import CascadePolicy, PricedPolicy
 from mild.policies.cascade import AgreementTable
-from mild.tuning import settings
+from mild.tuning import lowest_cost, settings
 from mild.tuning.cascades import describe_cascade
 from mild.tuning.objectives import HoldLimit
 from mild.tuning.request import TuneRequest
@@ -351,16 +351,15 @@ def test_cascades_are_settings_beside_single_experts(kept):
     assert (np.diff(frontier.dollars[path]) > -1e-9).all()
 
 
-def test_ctrl_c_in_the_search_of_cascades_keeps_the_other_settings(monkeypatch):
+@pytest.mark.parametrize("goal", [{"keep_quality": 0.97}, {"price_weight": 1.0}])
+def test_ctrl_c_in_the_search_of_cascades_ends_it(monkeypatch, goal):
     def interrupted(*args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(settings, "fit_cascades", interrupted)
-    with pytest.warns(TuningInterruptedWarning):
-        found = mild.tune(table_of(), keep_quality=0.97, cascade=True, **QUICK)
-    assert found.interrupted
-    assert found.target.met
-    assert not found.uses_cascade
+    monkeypatch.setattr(lowest_cost, "cheapest_cascade", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mild.tune(table_of(), cascade=True, **goal, **QUICK)
 
 
 def partial_columns(n, share, seed=1):

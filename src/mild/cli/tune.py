@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
 from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import (
     ANY_NUMBER,
-    INTERRUPTED,
     columns_of,
     emit,
     fixed,
@@ -124,9 +122,8 @@ def tune(
 
     Strengths and margins of a linear router and other kinds of routers are compared by
     cross-validation. Equal queries, and rows of a --groups, stay in one fold; with --time each fold is
-    judged by routers fitted on the past. With --cascade, on a table with
-    answers (answer__<model>), experts may be asked in steps until an answer is probably right. After
-    Ctrl-C the best router so far is saved, and the exit code is 130. In Python, mild.tune takes the other
+    judged by routers fitted on the past. With --cascade, on a table with answers (answer__<model>),
+    experts may be asked in steps until an answer is probably right. In Python, mild.tune takes the other
     settings of a search, such as the number of folds: search=RouterCV(cv=10).
 
     \b
@@ -160,9 +157,6 @@ def tune(
     for sentence in tuned.notes:
         note(sentence)
     emit(result, as_json, lambda: _show(tuned, result["router"], details), failed)
-    if tuned.interrupted:
-        note(f"the search was stopped; the best router so far is in {folder}.", "interrupted")
-        raise typer.Exit(INTERRUPTED)
 
 
 def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:

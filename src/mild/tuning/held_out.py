@@ -9,7 +9,6 @@ their dollars change in proportion. Nothing changes if the choice is the same wh
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import OUTCOME_TOLERANCE, tie_ranks
-from mild.errors import InvalidInputError, TuningInterruptedWarning
+from mild.errors import InvalidInputError
 from mild.metrics.operating_points import (
     ALONE,
     EXPERT,
@@ -54,14 +53,12 @@ class HeldOut:
     experts : each expert alone
     kinds : the other kinds of settings
     can_mix : whether two settings may divide the queries, by a hash of their texts
-    interrupted : whether Ctrl-C ended the work before the last kind of settings
     """
 
     rows: TuningRows
     experts: HeldOutSettings
     kinds: list[HeldOutSettings]
     can_mix: bool
-    interrupted: bool = False
 
     @cached_property
     def is_known(self) -> BoolArray:
@@ -137,8 +134,6 @@ def cross_fit(
 ) -> HeldOut:
     """Fit settings of several kinds on all rows, and judge them by cross-validation.
 
-    Once the first kind is fitted, Ctrl-C stops the search and keeps the finished kinds.
-
     Parameters
     ----------
     kinds : kinds of settings in addition to single experts, which are always judged
@@ -159,22 +154,11 @@ def cross_fit(
         )
     experts = SingleExperts().cross_fit(rows)
     fitted: list[HeldOutSettings] = []
-    is_interrupted = False
     for kind in kinds:
-        try:
-            held_out_settings = kind.cross_fit(rows)
-        except KeyboardInterrupt:
-            if kind is kinds[0]:
-                raise
-            is_interrupted = True
-            message = (
-                "the search was stopped before all settings were fitted; the best so far is kept."
-            )
-            warnings.warn(message, TuningInterruptedWarning, stacklevel=3)
-            break
+        held_out_settings = kind.cross_fit(rows)
         if held_out_settings.settings:
             fitted.append(held_out_settings)
-    return HeldOut(rows, experts, fitted, can_mix, is_interrupted)
+    return HeldOut(rows, experts, fitted, can_mix)
 
 
 def calibration_frontier(

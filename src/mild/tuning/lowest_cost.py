@@ -72,7 +72,13 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     model = _search_model(request, text_features, folds)
     features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
-    model.fit(features, costs, **arguments)
+    try:
+        with warnings.catch_warnings():
+            # An interrupted RouterCV keeps its best so far; nothing comes of an interrupted tune.
+            warnings.simplefilter("error", TuningInterruptedWarning)
+            model.fit(features, costs, **arguments)
+    except TuningInterruptedWarning as error:
+        raise KeyboardInterrupt from error
     fitted = with_calibration(task, model, text_features, features)
     # The model has fitted the search itself, not a copy: its attributes hold the results.
     verdict = _search_verdict(search, task)
@@ -249,18 +255,11 @@ def _compare_cascade(
 ) -> UsedCascade | None:
     """Return the cheapest cascade if it is better than the winner of the search, otherwise None.
 
-    None, too, if no cascade was asked for, or Ctrl-C ended the search.
+    None, too, if no cascade was asked for.
     """
-    search = request.search
-    if not request.max_calls or search.interrupted_:
+    if not request.max_calls:
         return None
-    try:
-        cascade = cheapest_cascade(rows, request.max_calls)
-    except KeyboardInterrupt:
-        search.interrupted_ = True
-        message = "the search was stopped before a cascade was found; the best router is kept."
-        warnings.warn(message, TuningInterruptedWarning, stacklevel=4)
-        return None
+    cascade = cheapest_cascade(rows, request.max_calls)
     if cascade is None:
         return None
     return _used_cascade(request, cascade, verdict)
@@ -410,7 +409,7 @@ def _result(
         request.notes.append(f"left out because torch is not installed: {names}.")
     # A hint at what a cascade would do, where none was tried.
     answers_unused = None
-    if not request.max_calls and not search.interrupted_:
+    if not request.max_calls:
         answers_unused = cascade_hint(task, request.random_state)
     features_kind = None
     if router.text is not None:
@@ -431,7 +430,6 @@ def _result(
         n_folds=len(search.cv),
         skipped_families=skipped_families,
         dropped_margins=search.dropped_margins_,
-        interrupted=search.interrupted_,
         notes=tuple(request.notes),
         library=task.table.library,
     )
@@ -445,7 +443,7 @@ def _cascade_facts(
     None if no cascade was asked for.
     """
     task = request.task
-    if not request.max_calls or request.search.interrupted_:
+    if not request.max_calls:
         return None
     if cascade is None:
         return no_cascade("none is better on held-out rows than the router without answers")

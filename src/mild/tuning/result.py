@@ -53,7 +53,6 @@ class TuneResult:
     n_folds : number of folds
     skipped_families : families whose package is missing
     dropped_margins : margin vectors that were left out
-    interrupted : whether Ctrl-C ended the search early
     notes : what to know about the rows that were used
     library : library of the frames that are returned
 
@@ -87,7 +86,6 @@ class TuneResult:
     n_folds: int = 0
     skipped_families: tuple[str, ...] = ()
     dropped_margins: int = 0
-    interrupted: bool = False
     notes: tuple[str, ...] = ()
     library: str | None = None
 
@@ -196,7 +194,6 @@ class TuneResult:
             "cost": self.cost,
             "best_family": self.family,
             "best_params": self.params,
-            "interrupted": self.interrupted,
             "skipped_families": list(self.skipped_families),
             "dropped_margins": self.dropped_margins,
             "choice": self.choice,

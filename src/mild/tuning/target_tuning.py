@@ -432,7 +432,6 @@ class TargetFit:
             cost=self.request.task.cost,
             text=features_kind,
             n_folds=len(self.rows.folds),
-            interrupted=self.held_out.interrupted,
             notes=tuple(self.request.notes),
             library=self.request.task.table.library,
         )

@@ -52,8 +52,7 @@ def tune(
     Linear routers of several strengths and margins, and other kinds of routers, are compared by
     cross-validation. Equal queries stay in one fold. The cost of an answer is ``error + beta +
     price_weight * dollars + latency_weight * seconds``; with a target, the trade-off between error and
-    dollars is searched instead. Ctrl-C ends the search with a ``TuningInterruptedWarning``, and the best
-    router so far is kept.
+    dollars is searched instead.
 
     Parameters
     ----------
