@@ -73,7 +73,7 @@ def test_there_are_few_options(mild):
     options = re.findall(r"^  (?:-\w, )?--[\w-]+", listed, re.MULTILINE)
     assert "  --details" in options
     assert "  --help" in options
-    assert len(options) <= 24
+    assert len(options) <= 25
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
 @pytest.mark.parametrize("target", [["--max-dollars", "0.00001"], ["--keep-quality", "9"]])
 def test_no_certainty_is_claimed_where_no_setting_meets_the_target(mild, priced, tmp_path, target):
     done = mild("tune", priced, "--out", tmp_path / "r", *QUICK, *target)
-    assert done.code == 0, done.err
+    assert done.code == 3, done.err
     words = " ".join(done.out.replace("│", " ").split())
     assert "met with 50" not in words.replace("not met with 50", "")
     rows = mild("tune", priced, "--out", tmp_path / "s", *QUICK, *target, "--json").json()
@@ -249,6 +249,21 @@ def test_no_certainty_is_claimed_where_no_setting_meets_the_target(mild, priced,
         assert "The target is not met with 50 %, 80 % or 95 %: nearest is " in words
     else:
         assert words.count("not met: nearest is") == 3
+
+
+def test_a_router_that_misses_its_target_is_saved_on_request_only(mild, priced, tmp_path):
+    out = tmp_path / "r"
+    mild("fit", priced, "--out", out)
+    before = (out / "router.json").read_bytes()
+    words = ["tune", priced, "--out", out, "--overwrite", "--json", *QUICK]
+    missed = mild(*words, "--max-dollars", "0.00001")
+    assert (missed.code, missed.json()["router"], missed.json()["met"]) == (3, None, False)
+    assert (out / "router.json").read_bytes() == before
+    saved = mild(*words, "--max-dollars", "0.00001", "--save-anyway")
+    assert (saved.code, saved.json()["router"], saved.json()["met"]) == (3, str(out), False)
+    assert load(out).info.target.met is False
+    met = mild(*words, "--max-dollars", "100")
+    assert (met.code, met.json()["router"], met.json()["met"]) == (0, str(out), True)
 
 
 def test_rows_of_certainty_that_differ_are_a_table(mild, priced, tmp_path):

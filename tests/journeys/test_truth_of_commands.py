@@ -148,3 +148,27 @@ def test_ctrl_c_leaves_the_router_that_is_there(tmp_path):
     words = ["tune", "log.csv", "--out", "router", "--price-weight", "20", "--overwrite"]
     assert stopped_half_way(tmp_path, *words) == 130
     assert files_in(tmp_path) == before
+
+
+def test_a_missed_target_is_told_and_saves_nothing_unless_it_is_asked_for(tmp_path):
+    log().to_csv(tmp_path / "log.csv", index=False)
+    words = ["tune", "log.csv", "--out", "router", "--json"]
+    # The small expert alone takes five times as much.
+    impossible = ["--max-dollars", "0.1"]
+    missed = run(tmp_path, *words, *impossible)
+    assert (missed.code, missed.figures["router"], missed.figures["met"]) == (3, None, False)
+    assert files_in(tmp_path).keys() == {"log.csv"}
+
+    met = run(tmp_path, *words, "--keep-quality", "0.9")
+    assert (met.code, met.figures["met"]) == (0, True)
+    assert (tmp_path / "router").samefile(met.figures["router"])
+    before = files_in(tmp_path)
+    assert run(tmp_path, *words, *impossible, "--overwrite").code == 3
+    assert files_in(tmp_path) == before
+
+    saved = run(tmp_path, *words, *impossible, "--overwrite", "--save-anyway")
+    assert (saved.code, saved.figures["met"]) == (3, False)
+    assert (tmp_path / "router").samefile(saved.figures["router"])
+    assert files_in(tmp_path) != before
+    assert mild.load(tmp_path / "router").route(["Guess the riddle of page 77"]) == ["small"]
+    assert not mild.tune(tmp_path / "log.csv", max_dollars=0.1).met

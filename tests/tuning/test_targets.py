@@ -226,6 +226,8 @@ def assert_same_result(first, second, table):
 def test_a_target_that_cannot_be_met_gives_the_nearest_setting():
     result = mild.tune(graded_table(), max_dollars=0.1, search=SEARCH)
     assert not result.target.met
+    assert not result.met
+    assert result.as_dict()["met"] is False
     assert result.target.dollars_per_1000 == pytest.approx(0.5, rel=0.05)
     assert set(result.router.route(graded_table().queries)) == {"small"}
     assert "No setting is expected to meet the target" in result.target.sentence
@@ -236,6 +238,7 @@ def test_a_router_tuned_without_a_target_can_be_set_to_one(tuned, tuned_without_
     table = graded_table()
     result = tuned_without_target
     assert result.target is None
+    assert result.met
     assert result.certainty_rows == ()
     loaded = mild.load(result.router.save(tmp_path / "router"))
     cheap = loaded.with_target(keep_quality=0.9)
@@ -271,7 +274,7 @@ def test_a_guarantee_is_certified_or_the_best_expert_is_asked():
     for limit, guarantee in ((0.2, 0.8), (0.01, 0.95)):
         result = mild.tune(table, max_quality_loss=limit, guarantee=guarantee, search=SEARCH)
         target = result.target
-        assert target.certified is result.verdict.target.certified is target.met
+        assert target.certified is result.verdict.target.certified is target.met is result.met
         if limit == 0.2:
             assert target.certified
             assert target.dollars_per_1000 < 8
@@ -328,6 +331,7 @@ def test_mixes_lead_on_to_the_best_expert(tuned):
 def test_a_budget_is_held_where_a_quality_cannot_be_had_for_it():
     found = mild.tune(graded_table(), keep_quality=0.99, max_dollars=2.0, search=SEARCH)
     assert not found.target.met
+    assert not found.met
     assert found.target.dollars_per_1000 <= 2.0 + 1e-9
 
 

@@ -34,6 +34,8 @@ from mild.money import amount, decimals
 if TYPE_CHECKING:
     from mild.artifact import Router
 
+# Exit code of a command that has found no router that meets its target.
+MISSED = 3
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
 # What a command says after Ctrl-C if it has saved something.

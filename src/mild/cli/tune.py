@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import typer
 from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import (
     ANY_NUMBER,
+    MISSED,
     columns_of,
     emit,
     fixed,
@@ -110,6 +112,9 @@ def tune(
     time: o.Time = None,
     random_state: o.RandomState = None,
     overwrite: o.Overwrite = False,
+    save_anyway: Annotated[
+        bool, Option("--save-anyway", help="Save the router even if the target is missed.")
+    ] = False,
     details: Annotated[
         bool, Option("--details", help="Also print the loss and the best candidates.")
     ] = False,
@@ -123,8 +128,9 @@ def tune(
     Strengths and margins of a linear router and other kinds of routers are compared by
     cross-validation. Equal queries, and rows of a --groups, stay in one fold; with --time each fold is
     judged by routers fitted on the past. With --cascade, on a table with answers (answer__<model>),
-    experts may be asked in steps until an answer is probably right. In Python, mild.tune takes the other
-    settings of a search, such as the number of folds: search=RouterCV(cv=10).
+    experts may be asked in steps until an answer is probably right. If the target is missed, the exit code
+    is 3, and nothing is saved unless --save-anyway. In Python, mild.tune takes the other settings of a
+    search, such as the number of folds: search=RouterCV(cv=10).
 
     \b
     Example:
@@ -150,13 +156,20 @@ def tune(
             **source.arguments,
             **arguments,
         )
-    folder, failed = try_writing(lambda: tuned.router.save(out, overwrite=overwrite))
+    folder = None
+    failed = None
+    if tuned.met or save_anyway:
+        folder, failed = try_writing(lambda: tuned.router.save(out, overwrite=overwrite))
     result: dict[str, Any] = {"router": None, **tuned.as_dict()}
     if folder is not None:
         result["router"] = str(folder)
     for sentence in tuned.notes:
         note(sentence)
     emit(result, as_json, lambda: _show(tuned, result["router"], details), failed)
+    if not tuned.met:
+        if not save_anyway:
+            note("the target is missed, so nothing is saved; --save-anyway saves this router.")
+        raise typer.Exit(MISSED)
 
 
 def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:

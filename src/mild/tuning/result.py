@@ -90,6 +90,19 @@ class TuneResult:
     library: str | None = None
 
     @property
+    def met(self) -> bool:
+        """Whether the target is expected to be met, at its probability; True without a target.
+
+        With a guarantee, whether the calibration rows certify it.
+        """
+        # An objective of the user's own has a setting, but no limits to miss.
+        if self.target is None or not self.target.target:
+            return True
+        if self.target.certified is not None:
+            return self.target.certified
+        return bool(self.target.likely)
+
+    @property
     def candidates(self) -> Any:
         """The candidates as a frame: best first, with a target the cheapest first."""
         return self.to_frame()
@@ -200,6 +213,7 @@ class TuneResult:
             "routes_as_constant": self.routes_as_constant,
             "candidates": list(self.rows),
             "verdict": self.verdict.as_dict(),
+            "met": self.met,
             "target": target,
             "certainty": list(self.certainty_rows),
             "single_expert": self.single_expert,
