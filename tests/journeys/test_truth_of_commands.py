@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 # Seconds that a command may take on a machine that is busy.
 LONGEST = 600
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 DOLLARS = {"large": 0.01, "small": 0.0005}
 N_ROWS = 300
 
@@ -38,18 +39,23 @@ class Finished:
         return json.loads(self.out)
 
 
-def run(folder: Path, *words: str) -> Finished:
-    """Run ``mild WORDS`` in a folder, in a process of its own."""
+def process(folder: Path, *words: str) -> Finished:
+    """Run ``python WORDS`` in a folder."""
     done = subprocess.run(
-        [sys.executable, "-m", "mild", *words],
+        [sys.executable, *words],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
         timeout=LONGEST,
     )
     return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def run(folder: Path, *words: str) -> Finished:
+    """Run ``mild WORDS`` in a folder, in a process of its own."""
+    return process(folder, "-m", "mild", *words)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -65,7 +71,7 @@ def stopped_half_way(folder: Path, *words: str) -> int:
     process = subprocess.Popen(
         [sys.executable, "-m", "mild", *words],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         stdout=terminal,
         stderr=terminal,
@@ -172,3 +178,25 @@ def test_a_missed_target_is_told_and_saves_nothing_unless_it_is_asked_for(tmp_pa
     assert files_in(tmp_path) != before
     assert mild.load(tmp_path / "router").route(["Guess the riddle of page 77"]) == ["small"]
     assert not mild.tune(tmp_path / "log.csv", max_dollars=0.1).met
+
+
+def test_a_search_runs_on_whatever_joblib_runs(tmp_path):
+    log().to_csv(tmp_path / "log.csv", index=False)
+    # With multiprocessing, all results come at the end, and are sent as pickle alone can.
+    program = """
+import joblib
+import mild
+
+if __name__ == "__main__":
+    with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
+        found = mild.tune("log.csv", price_weight=20)
+        compared = mild.compare("log.csv", methods=["ridge"], n_splits=2, n_jobs=2, price_weight=20)
+    print(found.verdict.estimate, compared.verdict.estimate)
+"""
+    printed = process(tmp_path, "-c", program)
+    assert printed.code == 0, printed.err
+    found = mild.tune(tmp_path / "log.csv", price_weight=20)
+    compared = mild.compare(tmp_path / "log.csv", methods=["ridge"], n_splits=2, price_weight=20)
+    assert [float(word) for word in printed.out.split()] == pytest.approx(
+        [found.verdict.estimate, compared.verdict.estimate]
+    )

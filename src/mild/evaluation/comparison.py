@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import delayed, effective_n_jobs
 
 from mild import metrics
 from mild.artifact.files import check_free
@@ -55,6 +55,7 @@ from mild.metrics.routing import FEWEST_GROUPS
 from mild.policies import CascadePolicy, CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
+from mild.routers.parallel import parallel_results
 from mild.tuning.cascades import checked_answers
 from mild.tuning.fitting import fit_labels, make_text_features, table_text_features
 from mild.tuning.searches import FAMILIES, MAX_CALLS, unfitted_search
@@ -136,53 +137,57 @@ def linear_search_builder(
     callable
         Takes the ``Context`` of a split and returns an unfitted ``RouterCV``.
     """
-
-    def build(context: Context) -> Any:
-        from mild.routers.linear import LinearRouter
-        from mild.routers.objective import LDAM_SCALE
-        from mild.routers.search import RouterCV
-
-        router = LinearRouter(loss, **options)
-        strengths = list(alphas)
-        if loss == "tdef":
-            router.set_params(cost_scale=context.largest_cost)
-        if loss == "ldam":
-            # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
-            strengths = [LDAM_SCALE**2 * alpha for alpha in alphas]
-        return RouterCV(
-            router,
-            alphas=strengths,
-            margin_factors=factors,
-            # Other margins are tried at two penalty strengths only, as in ``tune``, which reuses the
-            # results.
-            margin_strengths=2,
-            cv=context.folds,
-            one_standard_error=False,
-            constant_if_better=False,  # the losses themselves are compared
-            n_jobs=context.jobs,
-            random_state=context.seed,
-            memory=context.memory,
-        )
-
-    return build
+    # Unlike a function in this one, it can be sent to a worker by any back end of joblib.
+    return partial(_linear_search, loss, alphas, factors, options)
 
 
-def _family(family: str) -> Callable[[Context], Any]:
-    """Return a function that builds an unfitted search over one family of routers."""
+def _linear_search(
+    loss: str,
+    alphas: Sequence[float],
+    factors: Sequence[float],
+    options: Mapping[str, Any],
+    context: Context,
+) -> Any:
+    """Return an unfitted search over linear routers, for a split."""
+    from mild.routers.linear import LinearRouter
+    from mild.routers.objective import LDAM_SCALE
+    from mild.routers.search import RouterCV
 
-    def build(context: Context) -> Any:
-        from mild.routers.search import RouterCV
+    router = LinearRouter(loss, **options)
+    strengths = list(alphas)
+    if loss == "tdef":
+        router.set_params(cost_scale=context.largest_cost)
+    if loss == "ldam":
+        # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
+        strengths = [LDAM_SCALE**2 * alpha for alpha in alphas]
+    return RouterCV(
+        router,
+        alphas=strengths,
+        margin_factors=factors,
+        # Other margins are tried at two penalty strengths only, as in ``tune``, which reuses the
+        # results.
+        margin_strengths=2,
+        cv=context.folds,
+        one_standard_error=False,
+        constant_if_better=False,  # the losses themselves are compared
+        n_jobs=context.jobs,
+        random_state=context.seed,
+        memory=context.memory,
+    )
 
-        return RouterCV(
-            families=[family],
-            cv=context.folds,
-            constant_if_better=False,  # single families are compared as they are
-            n_jobs=context.jobs,
-            random_state=context.seed,
-            memory=context.memory,
-        )
 
-    return build
+def _family_search(family: str, context: Context) -> Any:
+    """Return an unfitted search over one family of routers, for a split."""
+    from mild.routers.search import RouterCV
+
+    return RouterCV(
+        families=[family],
+        cv=context.folds,
+        constant_if_better=False,  # single families are compared as they are
+        n_jobs=context.jobs,
+        random_state=context.seed,
+        memory=context.memory,
+    )
 
 
 def _tune(context: Context) -> Any:
@@ -221,10 +226,13 @@ METHODS = (
     ),
     Method(
         "ridge", "cost regression", "predicts every cost, takes the least",
-        _family("ridge"),
+        partial(_family_search, "ridge"),
     ),
-    Method("knn", "kNN", "mean costs of the nearest rows", _family("knn")),
-    Method("neural", "MLP", "a small network with MILD's loss", _family("neural"), needs="torch"),
+    Method("knn", "kNN", "mean costs of the nearest rows", partial(_family_search, "knn")),
+    Method(
+        "neural", "MLP", "a small network with MILD's loss",
+        partial(_family_search, "neural"), needs="torch",
+    ),
     Method("tune", "mild tune", "the best of these families and their stack", _tune),
     Method(
         "cascade", "cascade", "asks in steps and reads the answers", _constant,
@@ -521,7 +529,7 @@ def task_rows(
     if kind in (None, "vectors"):
         inputs = matrix_inputs(table.vectors)
     else:
-        inputs = SplitInputs(table.queries, lambda: make_text_features(table, text))
+        inputs = SplitInputs(table.queries, partial(make_text_features, table, text))
     rows = ComparedRows(
         inputs,
         task.outcomes,
@@ -1272,7 +1280,7 @@ def _choices_of_workers(
         worker_run = replace(run, context=replace(run.context, jobs=None))
         for batch in batches:
             jobs.append(delayed(_choices_in_worker)(worker_run, batch))
-    stream = Parallel(n_jobs=runs[0].context.jobs, return_as="generator")(jobs)
+    stream = parallel_results(jobs, runs[0].context.jobs)
     try:
         for number in range(len(runs)):
             choices: dict[str, Choices] = {}

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import joblib
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import delayed
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
@@ -62,6 +62,7 @@ from mild.routers.candidates import (
 from mild.routers.cost_models import KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import LABEL_LOSSES
+from mild.routers.parallel import parallel_results
 from mild.routers.solver import LinearPath
 from mild.routers.stack import BlendRouter, explained, products
 
@@ -788,10 +789,11 @@ class Search:
                 fresh[index] = candidate
         tasks = [(fold, block) for block in _blocks(fresh) for fold in range(n_folds)]
         has_memory = self.earlier_results is not None
-        block_results = Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")(
+        calls = [
             delayed(_judge_block)(self.data, fold, block, self.tol, has_memory)
             for fold, block in tasks
-        )
+        ]
+        block_results = parallel_results(calls, self.n_jobs, in_order=False)
         n_folds_judged = dict.fromkeys(fresh, 0)
         try:
             for result in block_results:

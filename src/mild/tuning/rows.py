@@ -15,6 +15,7 @@ from mild.features.terms import NUMBER_NAMES
 from mild.policies import Policy
 from mild.policies.mix import with_scaling
 from mild.routers.cost_models import FoldFeatures
+from mild.routers.parallel import parallel_results
 from mild.tuning.fitting import feature_inputs
 from mild.tuning.tasks import Progress, Task
 
@@ -72,11 +73,9 @@ class TuningRows:
         """
         all_rows = FoldFeatures(self.X, np.arange(len(self.task.table)), np.arange(0))
         parts = [all_rows, *self.folds]
-        fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-            delayed(fit)(self.task, part, *arguments) for part in parts
-        )
+        calls = [delayed(fit)(self.task, part, *arguments) for part in parts]
         fitted = []
-        for result in fits:
+        for result in parallel_results(calls, self.n_jobs):
             fitted.append(result)
             if self.progress is not None:
                 self.progress(len(fitted), len(parts), message)
