@@ -374,10 +374,27 @@ def _read_stream(frame: Any) -> Any:
     """Read a frame that gives its columns to Arrow."""
     table = pa.RecordBatchReader.from_stream(frame).read_all()
     for index, field in enumerate(table.schema):
-        # Polars gives its texts in a type of which pyarrow cannot take rows.
-        if str(field.type) == "string_view":
-            table = table.set_column(index, field.name, table[index].cast(pa.large_string()))
+        kind = _without_views(field.type)
+        if kind != field.type:
+            table = table.set_column(index, field.name, table[index].cast(kind))
     return table
+
+
+def _without_views(kind: Any) -> Any:
+    """Return an Arrow type with plain texts and bytes: pyarrow cannot take rows of polars' views."""
+    if str(kind) == "string_view":
+        return pa.large_string()
+    if str(kind) == "binary_view":
+        return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)), kind.list_size)
+    return kind
 
 
 def _read_pandas(frame: Any) -> Any:
