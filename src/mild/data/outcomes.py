@@ -440,7 +440,7 @@ def _read_latencies(rows: _ScoredRows) -> FloatArray | None:
     if not columns:
         return None
     latencies = _read_amounts("latencies", rows, columns, "seconds or milliseconds")
-    seconds_per_unit = [seconds_per(columns.get(name, "")) for name in rows.expert_names]
+    seconds_per_unit = [seconds_per(columns.get(name, ""), name) for name in rows.expert_names]
     # Rounded to the nanosecond, so that writing milliseconds and reading them again changes nothing.
     return np.round(latencies * seconds_per_unit, 9)
 

@@ -236,8 +236,8 @@ def _columns_in_words(columns: Mapping[str, str]) -> str:
 def _latency_units(columns: Mapping[str, str]) -> str:
     """Return the units of latency columns: ms, seconds, or both."""
     units = set()
-    for column in columns.values():
-        if seconds_per(column) < 1:
+    for expert, column in columns.items():
+        if seconds_per(column, expert) < 1:
             units.add("ms")
         else:
             units.add("seconds")

@@ -178,13 +178,18 @@ def read_with(arguments: str) -> str:
     return f"`mild.read_outcomes(FILE, {arguments})`"
 
 
-def seconds_per(column: str) -> float:
+def seconds_per(column: str, expert: str = "") -> float:
     """Return the seconds in one unit of a latency column: 0.001 if ``ms`` is a part of its name.
+
+    The name of the expert does not count, if the column's begins or ends with it.
 
     >>> seconds_per("latency_ms__large"), seconds_per("large_seconds"), seconds_per("milliseconds")
     (0.001, 1.0, 0.001)
+    >>> seconds_per("ms-phi_latency", "ms-phi"), seconds_per("ms-phi_latency_ms", "ms-phi")
+    (1.0, 0.001)
     """
-    words = set(plain_name(column).split("_"))
+    unit = column.removeprefix(expert) if column.startswith(expert) else column.removesuffix(expert)
+    words = set(plain_name(unit).split("_"))
     if words & {"ms", "msec", "milliseconds"}:
         return 1e-3
     return 1.0
