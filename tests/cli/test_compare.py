@@ -126,9 +126,7 @@ def test_invalid_options_are_an_error_of_one_sentence(mild, logs, words, said):
 
 
 def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkeypatch):
-    from mild.data import read_outcomes
-
-    monkeypatch.setattr("mild.datasets.load_outcomes", lambda where: read_outcomes(logs.log))
+    monkeypatch.setattr("mild.datasets.outcomes_file", lambda: logs.log)
     report = mild("compare", *TWO, "--json").json()
     assert (report["data"], report["rows"]) == (None, 150)
 

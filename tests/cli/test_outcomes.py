@@ -121,7 +121,7 @@ def test_a_bad_table_is_an_error_of_one_sentence(mild, tmp_path, content, senten
 def test_without_a_table_the_one_that_comes_with_mild_is_used(
     mild, logs, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setattr("mild.datasets.load_outcomes", lambda where: read_outcomes(logs.log))
+    monkeypatch.setattr("mild.datasets.outcomes_file", lambda: logs.log)
     done = mild(command, "--out", tmp_path / "r", *(QUICK if command == "tune" else []))
     assert done.code == 0, done.err
     assert "read as wide: 3 experts, 150 queries" in done.err

@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 import mild
+from journeys.commands import mild_here
 from journeys.world import by_name, log, matrix
+from mild.datasets import outcomes_file
+from mild.errors import MildError
 
 pytestmark = pytest.mark.slow
 
@@ -57,3 +60,24 @@ def test_milliseconds_are_said_by_the_column_and_not_by_the_name_of_a_model():
     in_milliseconds = frame.rename(columns=lambda name: name.replace("_latency", "_latency_ms"))
     table = mild.read_outcomes(in_milliseconds)
     assert by_name(table, table.latencies, ["ms-phi", "gpt"]).tolist() == [[0.002, 0.003]] * 40
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("experts", ["large"]), ("where", "kind=sum"), ("choices", False), ("features", ["x"])],
+)
+def test_a_table_that_has_been_read_takes_no_arguments_for_reading(name, value):
+    table = mild.read_outcomes(pd.DataFrame(COLUMNS))
+    assert mild.read_outcomes(table) is table
+    with pytest.raises(MildError) as refused:
+        mild.read_outcomes(table, **{name: value})
+    assert (refused.value.code, refused.value.parameter) == (f"invalid_{name}", name)
+
+
+def test_options_for_reading_hold_for_the_table_of_mild_too(tmp_path):
+    whole = mild.read_outcomes(outcomes_file())
+    two = whole.experts[:2]
+    options = ["--experts", ",".join(two), "--where", "source=arithmetic/*"]
+    done = mild_here(tmp_path, ["fit", "--out", "router", "--router", "constant", *options])
+    assert done.code == 0, done.err
+    assert mild.load(tmp_path / "router").experts == two

@@ -42,13 +42,12 @@ class OutcomeSource:
         Outcomes
         """
         from mild.data import read_outcomes
-        from mild.datasets import load_outcomes
+        from mild.datasets import outcomes_file
 
+        file = outcomes_file() if self.file is None else self.file
+        table = read_outcomes(file, **asdict(self.reading), features=features)
         if self.file is None:
-            table = load_outcomes(self.reading.where)
-        else:
-            reading = asdict(self.reading)
-            table = read_outcomes(self.file, **reading, features=features)
+            note("no table is given: this is the one that comes with mild.")
         note(table.layout)
         if findings:
             note_findings(table)

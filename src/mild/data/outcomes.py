@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from mild.artifact.expert_names import match_experts
 from mild.artifact.frames import library_of
 from mild.core.answers import KINDS
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.data.cost_terms import LARGEST
 from mild.data.data_quality import (
     RESCALE,
@@ -44,6 +44,8 @@ from mild.errors import DataFileError, check_arguments, count_noun, listed
 
 # If no two answers agree in this many rows with several answers, answer_kind is probably wrong.
 MIN_ROWS_TO_AGREE = 20
+# Arguments that say nothing.
+DEFAULTS = asdict(ReadArguments())
 # What to do about prices and latencies out of range.
 LEAVE_OUT = "Leave out what is unknown."
 
@@ -148,7 +150,8 @@ def read_outcomes(
     Returns
     -------
     Outcomes
-        The rows in which at least one expert was asked; ``source`` itself if already an Outcomes.
+        The rows in which at least one expert was asked; ``source`` itself if already an Outcomes, which
+        takes no other argument.
 
     Raises
     ------
@@ -194,6 +197,13 @@ def read_with_options(source: Any, options: ReadArguments) -> Outcomes:
     """Read a table as ``read_outcomes`` does, but with all arguments in one object."""
     check_options(options)
     if isinstance(source, Outcomes):
+        given = [name for name, value in asdict(options).items() if value != DEFAULTS[name]]
+        if given:
+            raise invalid(
+                given[0],
+                "is for reading a file or a frame; got a table that has been read. Choose its rows with "
+                "table[rows], and its experts with table.select.",
+            )
         return source
     if isinstance(source, (str, os.PathLike)):
         with naming(Path(source)):
