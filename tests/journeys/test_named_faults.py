@@ -9,7 +9,7 @@ import pytest
 
 import mild
 from journeys.commands import mild_here
-from journeys.world import by_name, log, matrix
+from journeys.world import by_name, log, matrix, without
 from mild.datasets import outcomes_file
 from mild.errors import MildError
 
@@ -81,3 +81,14 @@ def test_options_for_reading_hold_for_the_table_of_mild_too(tmp_path):
     done = mild_here(tmp_path, ["fit", "--out", "router", "--router", "constant", *options])
     assert done.code == 0, done.err
     assert mild.load(tmp_path / "router").experts == two
+
+
+@pytest.mark.parametrize(
+    "tokens", ["nonsense", "in_large", "in_*", "in_*,out_*", "in_*,out_*,more_*"]
+)
+def test_columns_of_tokens_that_do_not_exist_are_an_error(tokens):
+    # Whether or not the table has dollars, which token counts would replace.
+    for columns in (COLUMNS, without(COLUMNS, "cost__")):
+        with pytest.raises(MildError) as refused:
+            mild.read_outcomes(pd.DataFrame(columns), tokens=tokens)
+        assert refused.value.parameter == "tokens"

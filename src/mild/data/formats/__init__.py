@@ -32,7 +32,7 @@ from mild.data.formats.nested import NESTED, parse_objects
 from mild.data.formats.records import RECORDS
 from mild.data.formats.routellm import ROUTELLM, parse_truths
 from mild.data.formats.routerbench import ROUTERBENCH
-from mild.data.formats.tokens import add_prices, is_price_file
+from mild.data.formats.tokens import add_prices, check_token_patterns, is_price_file
 from mild.data.formats.wide import (
     ENDINGS,
     WIDE,
@@ -258,6 +258,7 @@ def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[F
         table, layout, findings = format.widen(table, options)
     else:
         layout = lay_out(table.schema, format.name, options)
+        check_token_patterns(options.tokens)
     table, layout = add_prices(table, layout, options)
     outcome_columns = [name for name in table.column_names if name in layout.outcome_columns]
     layout = layout.with_notes(*text_notes(table, outcome_columns))

@@ -1,4 +1,4 @@
-"""Token counts with prices per token: dollars per query, from a file of prices or from LiteLLM's table."""
+"""Token counts with prices per token: dollars per query, by a file of prices or LiteLLM's table."""
 
 from __future__ import annotations
 
@@ -94,24 +94,22 @@ def is_price_file(prices: Named, columns: Any) -> bool:
 
 
 def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any, Layout]:
-    """Add dollars computed from token counts to a table that has no dollars of its own.
-
-    Prices are those of the file that ``options.prices`` names; without it those of LiteLLM where it is
-    installed and knows every expert.
-    """
+    """Add dollars computed from token counts, by the prices that ``options.prices`` names."""
+    experts = list(layout.scores)
+    token_columns = _token_columns(table, experts, options.tokens)
     if is_price_file(options.prices, table.column_names):
-        return _add_prices_of_file(table, layout, str(options.prices), options.tokens)
-    if layout.prices:
-        return table, layout
-    return _add_prices_of_litellm(table, layout, options.tokens)
+        return _add_prices_of_file(table, layout, str(options.prices), token_columns)
+    if token_columns and not layout.prices:
+        remedy = f"give them with {read_with('prices=PRICES')}"
+        layout = layout.with_notes(f"no prices are known for {listed(experts, 3)}: {remedy}")
+    return table, layout
 
 
 def _add_prices_of_file(
-    table: Any, layout: Layout, source: str, tokens: str | None
+    table: Any, layout: Layout, source: str, token_columns: Mapping[str, tuple[str, str]]
 ) -> tuple[Any, Layout]:
     """Add dollars by the prices of a file, which must have one for every expert."""
     experts = list(layout.scores)
-    token_columns = _token_columns(table, experts, tokens)
     prices = read_prices(source)
     by_expert, unknown = _match_all(experts, prices)
     if unknown:
@@ -127,23 +125,6 @@ def _add_prices_of_file(
     if source == LITELLM:
         source = "LiteLLM's table"
     return _with_dollars(table, layout, by_expert, token_columns, source)
-
-
-def _add_prices_of_litellm(table: Any, layout: Layout, tokens: str | None) -> tuple[Any, Layout]:
-    """Add dollars by LiteLLM's prices; if some are unknown, add a note instead."""
-    experts = list(layout.scores)
-    token_columns = _token_columns(table, experts, tokens)
-    if not token_columns:
-        return table, layout
-    try:
-        by_expert, unknown = _match_all(experts, _installed_prices() or {})
-    except DataFileError as error:
-        return table, layout.with_notes(f"no prices are taken: {error}")
-    if unknown:
-        remedy = f"give them with {read_with('prices=PRICES')}"
-        note = f"no prices are known for {listed(unknown, 3)}: {remedy}"
-        return table, layout.with_notes(note)
-    return _with_dollars(table, layout, by_expert, token_columns, "LiteLLM's table")
 
 
 def _with_dollars(
@@ -214,6 +195,20 @@ def _dollars(
     return dollars
 
 
+def check_token_patterns(tokens: str | None) -> None:
+    """Raise an error for columns of tokens without ``*`` for the expert, in a table of a row per query."""
+    if tokens is not None and [pattern.count("*") for pattern in tokens.split(",")] != [1, 1]:
+        raise _no_token_columns(tokens)
+
+
+def _no_token_columns(tokens: str | None) -> DataFileError:
+    return DataFileError(
+        parameter="tokens",
+        rule=f"must be two columns, tokens in and out, such as 'in_*,out_*' where * is the expert; got "
+        f"{tokens!r}.",
+    )
+
+
 def _token_columns(
     table: Any, experts: list[str], tokens: str | None
 ) -> dict[str, tuple[str, str]]:
@@ -226,11 +221,7 @@ def _token_columns(
         is_named = True
     by_side = [pattern.strip() for pattern in patterns.split(",")]
     if len(by_side) != 2:
-        raise DataFileError(
-            parameter="tokens",
-            rule=f"must be two columns, tokens in and out, such as 'in_*,out_*' where * is the expert; got "
-            f"{tokens!r}.",
-        )
+        raise _no_token_columns(tokens)
     by_expert = {}
     for expert in experts:
         column_in = by_side[0].replace("*", expert)
