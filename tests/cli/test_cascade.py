@@ -43,7 +43,7 @@ def test_evaluate_refuses_a_table_without_answers(mild, router, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "bare.parquet")
     done = mild("evaluate", router, tmp_path / "bare.parquet", "--json")
     assert done.code == 1
-    assert done.json()["code"] == "invalid_table"
+    assert done.json()["code"] == "invalid_data"
     assert "Add columns answer__<expert>" in done.err
 
 

@@ -133,7 +133,7 @@ def test_a_table_without_answers_is_refused_with_the_remedy(router: Router) -> N
     names = [name for name in table.columns.column_names if name != "answer__other"]
     with pytest.raises(InvalidInputError, match="there are none of 'other'") as error:
         mild.evaluate(router, replace(table, columns=table.columns.select(names)))
-    assert error.value.code == "invalid_table"
+    assert error.value.code == "invalid_data"
 
 
 def test_answers_are_compared_as_the_cascade_was_fitted(

@@ -182,7 +182,7 @@ REFUSALS: dict[str, tuple[type[Exception], str]] = {
     "no such router": (errors.RouterFileError, "invalid_router_file"),
     "a damaged router": (errors.RouterFileError, "invalid_router_file"),
     "a router that is cut off": (errors.RouterFileError, "invalid_router_file"),
-    "a table without an expert of the router": (errors.InvalidInputError, "invalid_table"),
+    "a table without an expert of the router": (errors.InvalidInputError, "invalid_data"),
     "a confidence of 2": (errors.InvalidInputError, "invalid_confidence"),
     "a router in place of another": (errors.OutputExistsError, "output_exists"),
     "a report in place of a file": (errors.OutputExistsError, "output_exists"),

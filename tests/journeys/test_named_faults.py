@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import mild
+from journeys import adapter
 from journeys.commands import mild_here
 from journeys.world import by_name, log, matrix, without
 from mild.datasets import outcomes_file
@@ -92,3 +93,23 @@ def test_columns_of_tokens_that_do_not_exist_are_an_error(tokens):
         with pytest.raises(MildError) as refused:
             mild.read_outcomes(pd.DataFrame(columns), tokens=tokens)
         assert refused.value.parameter == "tokens"
+
+
+def test_a_method_is_compared_once(tmp_path):
+    pd.DataFrame(COLUMNS).to_csv(tmp_path / "log.csv", index=False)
+    words = adapter.compare("log.csv", ["ridge", "constant", "ridge"], "--json")
+    done = mild_here(tmp_path, words)
+    assert (done.code, done.figures["code"]) == (1, "invalid_methods")
+    with pytest.raises(MildError) as refused:
+        mild.compare(tmp_path / "log.csv", methods="ridge,ridge")
+    assert refused.value.code == "invalid_methods"
+
+
+def test_a_column_that_cannot_make_groups_is_named_by_its_parameter():
+    columns = {**COLUMNS, "same": ["x"] * 40, "words": [["a", "b"]] * 40}
+    for name in ("same", "words", "nowhere"):
+        with pytest.raises(MildError) as refused:
+            mild.evaluate(
+                mild.fit(pd.DataFrame(columns), "constant"), pd.DataFrame(columns), groups=name
+            )
+        assert (refused.value.code, refused.value.parameter) == ("invalid_groups", "groups")

@@ -667,7 +667,7 @@ class Outcomes:
         if any(not isinstance(value, Hashable) for value in values):
             raise InvalidInputError(
                 f"column {name!r} must hold plain values to group by; got lists or objects.",
-                parameter="group",
+                parameter="groups",
             )
         n_different = len(set(values) - {None})
         if n_different < 2:
@@ -676,7 +676,7 @@ class Outcomes:
                 contents = "all rows have the same one"
             raise InvalidInputError(
                 f"column {name!r} must hold at least two different values to group by; {contents}.",
-                parameter="group",
+                parameter="groups",
             )
         return values
 

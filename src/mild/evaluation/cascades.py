@@ -40,7 +40,7 @@ def known_answers(table: Outcomes, policy: CascadePolicy | MixPolicy) -> Answers
         raise InvalidInputError(
             f"the table must hold the answers of the experts that the cascade asks; there are none of "
             f"{names}. Add columns answer__<expert>, as mild collect writes them, or judge router.direct.",
-            parameter="table",
+            parameter="data",
         )
     return answers
 

@@ -272,7 +272,10 @@ def chosen_methods(
         if isinstance(name, tuple):
             own.append(_own_method(name, [*known_keys, *(method.key for method in own)]))
         else:
-            requested.append(check_option("methods", name, known_keys))
+            check_option("methods", name, known_keys)
+            if name in requested:
+                raise invalid("methods", f"must be different; got {name!r} twice.")
+            requested.append(name)
     available = []
     missing_labels = []
     for method in METHODS:
@@ -1084,7 +1087,7 @@ def _split_context(
         raise InvalidInputError(
             "every fold of the cross-validation must leave at least two rows to fit on; with "
             f"{len(rows.inputs)} rows, one leaves fewer. Collect more rows.",
-            parameter="table",
+            parameter="data",
         )
     answered = None
     if reads_answers and rows.task is not None:

@@ -115,7 +115,7 @@ def with_router_experts(router: Router, table: Outcomes) -> Outcomes:
         raise InvalidInputError(
             f"the router was trained on {listed(experts, 6)}; the table has no {listed(missing, 6)}, only "
             f"{listed(table.experts, 6)}.",
-            parameter="table",
+            parameter="data",
         )
     return table.select(experts)
 
