@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
+import scipy.sparse as sp
 
 from mild.data import Outcomes, read_outcomes, write_outcomes
 from mild.data.number_tables import read_features
@@ -351,7 +352,9 @@ def test_arrays_and_frames_become_a_table():
         ({"costs": np.ones((2, 2))}, "costs"),
         ({"costs": -np.ones((3, 2))}, "costs"),
         ({"costs": np.full((3, 2), np.nan)}, "costs"),
-        ({"X": np.full((3, 1), np.inf)}, "features"),
+        ({"X": np.full((3, 1), np.inf)}, "X"),
+        ({"X": sp.csr_array(np.ones((3, 1)))}, "X"),
+        ({"costs": sp.csr_array(np.ones((3, 2)))}, "costs"),
         ({"experts": ["a"]}, "experts"),
         ({"experts": ["a", ""]}, "experts"),
         ({"experts": ["a", "a"]}, "experts"),

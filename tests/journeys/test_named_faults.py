@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 
 import mild
 from journeys import adapter
@@ -13,6 +14,7 @@ from journeys.commands import mild_here
 from journeys.world import by_name, log, matrix, without
 from mild.datasets import outcomes_file
 from mild.errors import MildError
+from mild.routers import RidgeRouter
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +115,21 @@ def test_a_column_that_cannot_make_groups_is_named_by_its_parameter():
                 mild.fit(pd.DataFrame(columns), "constant"), pd.DataFrame(columns), groups=name
             )
         assert (refused.value.code, refused.value.parameter) == ("invalid_groups", "groups")
+
+
+def test_arrays_that_make_no_table_are_an_error_of_one_sentence():
+    X = np.random.default_rng(3).normal(size=(40, 3))
+    costs = 1 - matrix(COLUMNS, "correct__")
+    holes = X.copy()
+    holes[7, 1] = np.nan
+    router = RidgeRouter().fit(X, costs)
+    for make in (
+        lambda: mild.Outcomes.from_arrays(sp.csr_array(X), costs),
+        lambda: mild.Outcomes.from_arrays(holes, costs),
+        lambda: RidgeRouter().fit(holes, costs),
+        lambda: router.predict(holes),
+    ):
+        with pytest.raises(MildError) as refused:
+            make()
+        assert refused.value.code == "invalid_X"
+        assert len(str(refused.value).splitlines()) == 1

@@ -230,6 +230,10 @@ def array_columns(
     names_of_experts = _given_names("experts", experts, costs, n_experts)
     if names_of_experts is None:
         names_of_experts = numbered_experts(n_experts)
+    if not np.isfinite(feature_matrix).all():
+        row, column = np.argwhere(~np.isfinite(feature_matrix))[0].tolist()
+        got = f"X[{row}, {column}] = {feature_matrix[row, column]}"
+        raise invalid("X", f"must be finite, only costs may be missing; got {got}.")
     columns = NumberColumns(
         X=feature_matrix,
         costs=cost_matrix,
@@ -583,6 +587,9 @@ def _as_float(array: np.ndarray[Any, Any]) -> FloatArray:
 
 def _given_matrix(name: str, values: Any) -> FloatArray:
     """Return an array or a frame as a matrix of floats; it must have two dimensions."""
+    if hasattr(values, "toarray"):
+        rule = "must be dense in a table; use its toarray(), or fit a router such as LinearRouter to it."
+        raise invalid(name, rule)
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "fiub":

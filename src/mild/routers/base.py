@@ -320,7 +320,11 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
                 self, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options
             )
         except ValueError as error:
-            raise InvalidInputError(str(error), parameter="X") from error
+            message = str(error)
+            if message.startswith("Input X contains NaN"):
+                # Without the list of scikit-learn's estimators that accept it.
+                message = message.partition("\n")[0]
+            raise InvalidInputError(message, parameter="X") from error
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn needs to know: costs are a two-dimensional, non-negative target."""
