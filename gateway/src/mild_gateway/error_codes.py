@@ -98,8 +98,8 @@ ERROR_CODES = tuple(
         ("403", "unknown_host", "A foreign `Host` at a gateway without keys on loopback.",
          "Use localhost, or set `require_key = true` behind a proxy."),
         ("429", "budget_held", "Running requests hold the rest of a budget.", _RETRY),
-        ("429", "rate_limit_exceeded", "The key has no requests per minute left; for feedback, 600 times "
-         "that limit.", _RETRY),
+        ("429", "rate_limit_exceeded", "The key has no requests per minute left; of feedback it may send "
+         "600 a minute.", _RETRY),
         ("503", "store_unavailable", "The store of keys and budgets cannot be reached.", _RETRY),
         # Load.
         ("429", "overloaded", "`max_in_flight` requests are running, or half of that are of this key and "

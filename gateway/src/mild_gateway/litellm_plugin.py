@@ -39,7 +39,7 @@ logger = logging.getLogger("mild_gateway")
 class MildPlugin(CustomLogger):  # type: ignore[misc]
     """Sends requests for ``mild`` and ``router-mild-<t>`` to the model that a router chooses.
 
-    It cannot run a cascade: for ``mild`` it asks the first expert of the first step, and a line of the log
+    It runs no cascade: for ``mild`` it asks the first expert of the first step, and a line of the log
     says so. ``mild-direct``, or ``MildPlugin(mild.load("router").direct)``, chooses without answers.
 
     In LiteLLM's proxy it is a callback; in a program, ``attach`` puts it into a ``litellm.Router``.
@@ -72,7 +72,7 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
             router = load(Path(router).expanduser())
         if router.cascade is not None:
             logger.warning(
-                "this router is a cascade, which a plug-in of LiteLLM cannot run: the first expert of its "
+                "this router is a cascade, which this plug-in does not run: the first expert of its "
                 "first step is asked. Ask for mild-direct, or serve the router with mild serve."
             )
         self._selector = ExpertSelector(router, RoutingSettings(price_weight, text=text))

@@ -28,6 +28,6 @@ def test_dollars_for_people():
     assert [shown_dollars(parts) for parts in (20 * BILLION, 150_000_000, 1_500, 0)] == [
         "$20.00",
         "$0.15",
-        "$1.5e-06",
+        "$0.0000015",
         "$0.00",
     ]

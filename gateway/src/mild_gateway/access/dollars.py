@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 from mild.errors import InvalidInputError
 
@@ -47,10 +48,10 @@ def dollars_or_none(parts: int | None) -> float | None:
 def shown_dollars(parts: int) -> str:
     """Dollars for people, to the cent where cents say enough.
 
-    >>> shown_dollars(12_500_000_000), shown_dollars(1_234_567), shown_dollars(0)
-    ('$12.50', '$0.001235', '$0.00')
+    >>> shown_dollars(12_500_000_000), shown_dollars(1_234_567), shown_dollars(10_000)
+    ('$12.50', '$0.001235', '$0.00001')
     """
     dollars = dollars_of(parts)
     if dollars == 0 or abs(dollars) >= 0.1:
         return f"${dollars:.2f}"
-    return f"${dollars:.4g}"
+    return f"${Decimal(f'{dollars:.4g}'):f}"
