@@ -245,6 +245,9 @@ async def test_an_error_of_our_own_answers_500_once_and_serves_on(caplog):
     assert errors == 1
     assert (broken.status, good.status, in_flight) == (500, 200, 0)
     assert json.loads(broken.body)["error"]["type"] == "server_error"
+    assert broken.headers["connection"] == "close"
+    request_ids = [records[0].request_id] * 2
+    assert [broken.headers[name] for name in ("x-mild-request-id", "x-request-id")] == request_ids
     assert [row.outcome for row in records] == ["failed", "ok"]
     assert "ZeroDivisionError" in caplog.text
 

@@ -70,7 +70,7 @@ def create_app(context: AppContext, ready: Callable[[], None] = lambda: None) ->
         return Response(status_code=499)  # nobody is there to read it
 
     async def fail(request: Request, error: Exception) -> Response:
-        return error_response(context, error, request.url.path)
+        return error_response(context, error, request.scope)
 
     app = Starlette(
         routes=Endpoints(context, grader).routes(),

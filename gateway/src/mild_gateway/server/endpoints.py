@@ -83,6 +83,7 @@ class Completions:
         endpoint = COMPLETIONS[scope["path"]]
         which_text = context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which_text)
+        scope["mild.request_id"] = request.request_id
         selector = context.serving.selector
         model = read_model(
             request.document.get("model"),

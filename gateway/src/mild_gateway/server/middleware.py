@@ -55,13 +55,18 @@ def refusal_response(refusal: Refusal, path: str = "") -> Response:
     return Response(refusal.body(path), refusal.status, refusal.headers, "application/json")
 
 
-def error_response(context: AppContext, error: Exception, path: str) -> Response:
+def error_response(context: AppContext, error: Exception, scope: Scope) -> Response:
     """The answer to a request that met an error of our own, which is counted and logged."""
     context.metrics.add("mild_errors_total")
     event = ("internal", type(error).__name__)
     context.events.note(event, "error while serving a request", logging.ERROR, error)
     message = "The gateway failed to serve this request."
-    return refusal_response(Refusal(500, message, code="internal_error"), path)
+    # The server closes the connection when the error reaches it.
+    headers = {"Connection": "close"}
+    if "mild.request_id" in scope:
+        headers["x-mild-request-id"] = scope["mild.request_id"]
+    refusal = Refusal(500, message, code="internal_error", headers=headers)
+    return refusal_response(refusal, scope["path"])
 
 
 def authorization_of(headers: Headers) -> str | None:
