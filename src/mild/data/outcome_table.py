@@ -788,8 +788,8 @@ class Outcomes:
 
         Examples
         --------
-        >>> table.to_frame().num_columns
-        6
+        >>> table.to_frame().shape
+        (40, 6)
         """
         table = pa.table(self.wide_columns())
         library = self.library or default_library()

@@ -1,6 +1,6 @@
 """Formats of outcome tables: one file each, and the list of them.
 
-Formats are never guessed: where two fit, or none, the caller has to choose.
+A format is read if it is the only one that fits: where two fit, or none, the caller has to choose.
 """
 
 from __future__ import annotations
