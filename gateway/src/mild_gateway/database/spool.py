@@ -57,8 +57,8 @@ class Spool:
     writes a part again must notice. The files are not synced to the disk, so a machine that crashes may
     lose them.
 
-    Without a place, or where its folder cannot be written, nothing is kept. ``append`` and ``written`` may
-    be called from several threads.
+    Without a place, or where its folder cannot be written, nothing is kept, and what comes while the disk
+    is full is kept in memory only. ``append`` and ``written`` may be called from several threads.
     """
 
     def __init__(self, place: Path | None = None) -> None:
