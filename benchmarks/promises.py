@@ -15,6 +15,9 @@ about every query. Columns:
 
 met: share of the tables where the target was met on the judged rows, with its 95 % interval (Wilson; halves
     of one table share rows, so that theirs is too narrow).
+met_as_many: the same on as many of the judged rows as the table has: what a probability is promised for. In
+    a world the judged rows are more, which takes away most of their own luck, so that ``met`` is further
+    from one half.
 kept, saved: share of the named expert's quality that is kept, and of its dollars that is saved.
 kept_off, saved_off: mean absolute difference of what was said and what came true.
 beyond_coin: dollars saved, as a share of the named expert's, beyond the cheapest random mix of two single
@@ -75,11 +78,12 @@ PROBABILITIES = (0.5, 0.8, 0.95)
 #: What is recorded of each target. Dollars are per 1,000 queries; what is saved beyond a peer is a share of
 #: the named expert's dollars.
 COLUMNS = (
-    "limit", "probability", "refused", "met", "kept_said", "kept", "saved_said", "saved", "dollars",
-    "beyond_coin", "beyond_lines", "beyond_rules",
+    "limit", "probability", "refused", "met", "met_as_many", "kept_said", "kept", "saved_said", "saved",
+    "dollars", "beyond_coin", "beyond_lines", "beyond_rules",
 )  # fmt: skip
 BEYOND = ("beyond_coin", "beyond_lines", "beyond_rules")
-SHOWN = ("met", "kept", "kept_off", "saved", "saved_off", *BEYOND, "used", "refused")
+MET = ("met", "met_as_many")
+SHOWN = (*MET, "kept", "kept_off", "saved", "saved_off", *BEYOND, "used", "refused")
 
 
 # How the library of the day is called; all that changes with it stands here.
@@ -220,6 +224,7 @@ def judge(
     peers = Peers(single_path(rows), lines, rules_path(known, rows) if cascade else None)
     named = judged.experts.index(named_expert(found))
     own_quality, own_dollars = rows.scores[:, named], rows.dollars[:, named]
+    as_many = slice(len(train))
     seen: dict[Any, Any] = {}
     targets = []
     for limit in budgets or KEEP:
@@ -234,11 +239,14 @@ def judge(
                 scores, dollars = seen[key]
             kept, paid = scores.mean() / own_quality.mean(), 1000 * dollars.mean()
             is_met = paid <= limit + 1e-9 if budgets else kept >= limit - 1e-9
+            kept_then = scores[as_many].mean() / own_quality[as_many].mean()
+            paid_then = 1000 * dollars[as_many].mean()
             entry = {
                 "limit": limit,
                 "probability": probability,
                 "refused": promise is None,
                 "met": is_met,
+                "met_as_many": paid_then <= limit + 1e-9 if budgets else kept_then >= limit - 1e-9,
                 "kept_said": promise and promise.kept,
                 "kept": kept,
                 "saved_said": promise and promise.saved,
@@ -248,7 +256,6 @@ def judge(
             }
             targets.append([rounded(entry[name]) for name in COLUMNS])
     scores, dollars = realised(found.router, judged)
-    as_many = slice(len(train))
     truths = (
         scores[as_many].mean() / own_quality[as_many].mean(),
         1 - dollars[as_many].mean() / own_dollars[as_many].mean(),
@@ -402,6 +409,9 @@ def target_columns(document: dict[str, Any], part: Part) -> pd.DataFrame:
         targets = pd.DataFrame(record["targets"], columns=document["columns"], dtype=float)
         frames.append(targets.assign(seed=record["seed"]))
     found = pd.concat(frames)
+    if "met_as_many" not in found:
+        # Of mild 0.10 it was not recorded.
+        found["met_as_many"] = np.nan
     found["kept_off"] = (found["kept_said"] - found["kept"]).abs()
     found["saved_off"] = (found["saved_said"] - found["saved"]).abs()
     is_budget = bool(part.table in WORLDS and WORLDS[part.table].budgets)
@@ -424,7 +434,8 @@ def figures(document: dict[str, Any], part: Part) -> pd.DataFrame:
     for (limit, probability), tables in targets.groupby(["limit", "probability"]):
         row = {"limit": limit, "probability": probability}
         row |= {column: tables[column].mean() for column in SHOWN}
-        row["met_low"], row["met_high"] = wilson(row["met"], len(tables))
+        for column in MET:
+            row[f"{column}_low"], row[f"{column}_high"] = wilson(row[column], len(tables))
         for column in BEYOND:
             row[f"{column}_low"], row[f"{column}_high"] = bootstrap(tables[column])
         rows.append(row)
@@ -456,9 +467,13 @@ def print_part(document: dict[str, Any], part: Part) -> None:
     records = parts(document)[part]
     found = figures(document, part)
     shown = found[["limit", "probability", *SHOWN]].copy()
-    shown["met"] = [
-        f"{row.met:.3f} ({row.met_low:.2f} to {row.met_high:.2f})" for row in found.itertuples()
-    ]
+    for column in MET:
+        if found[column].notna().all():
+            ends = found[[column, f"{column}_low", f"{column}_high"]]
+            shown[column] = [
+                f"{share:.3f} ({low:.2f} to {high:.2f})"
+                for share, low, high in ends.itertuples(index=False)
+            ]
     for column in BEYOND:
         if found[column].notna().all():
             ends = found[[column, f"{column}_low", f"{column}_high"]]
