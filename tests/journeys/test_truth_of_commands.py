@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,46 +14,12 @@ import pandas as pd
 import pytest
 
 import mild
+from journeys.commands import LONGEST, Finished, mild_here, process
+from journeys.world import log
 
 pytestmark = pytest.mark.slow
 
-# Seconds that a command may take on a machine that is busy.
-LONGEST = 600
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-DOLLARS = {"large": 0.01, "small": 0.0005}
 N_ROWS = 300
-
-
-@dataclass
-class Finished:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def figures(self):
-        return json.loads(self.out)
-
-
-def process(folder: Path, *words: str) -> Finished:
-    """Run ``python WORDS`` in a folder."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=LONGEST,
-    )
-    return Finished(done.returncode, done.stdout, done.stderr)
-
-
-def run(folder: Path, *words: str) -> Finished:
-    """Run ``mild WORDS`` in a folder, in a process of its own."""
-    return process(folder, "-m", "mild", *words)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -71,7 +35,7 @@ def stopped_half_way(folder: Path, *words: str) -> int:
     process = subprocess.Popen(
         [sys.executable, "-m", "mild", *words],
         cwd=folder,
-        env=ENVIRONMENT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=terminal,
         stderr=terminal,
@@ -99,24 +63,18 @@ def _read_terminal(terminal: int) -> bytes:
         return b""
 
 
-def log(n_rows: int = N_ROWS, seed: int = 0) -> pd.DataFrame:
-    """Sums, which both experts can do, and riddles, which are for the large one."""
-    rng = np.random.default_rng(seed)
-    numbers = rng.choice(np.arange(1000, 10_000), n_rows, replace=False)
-    is_sum = rng.random(n_rows) < 0.6
-    queries = [
-        f"What is {number} plus 7?" if easy else f"Guess the riddle of page {number}"
-        for number, easy in zip(numbers, is_sum, strict=True)
-    ]
-    columns = {"query": queries}
-    for name, shares in (("large", (0.9, 0.9)), ("small", (0.9, 0.1))):
-        columns[f"correct__{name}"] = (rng.random(n_rows) < np.where(is_sum, *shares)).astype(int)
-        columns[f"cost__{name}"] = DOLLARS[name]
-    return pd.DataFrame(columns)
+def run(folder: Path, *words: str) -> Finished:
+    """Run ``mild WORDS`` in a folder."""
+    return mild_here(folder, words)
+
+
+def table_of(seed: int, n_rows: int = N_ROWS) -> pd.DataFrame:
+    """Outcomes of questions of several kinds."""
+    return pd.DataFrame(log(seed, n_rows))
 
 
 def test_all_rows_are_used_whatever_a_column_is_called(tmp_path):
-    table = log()
+    table = table_of(101)
     table["split"] = np.where(np.arange(N_ROWS) % 3 == 0, "test", "train")
     judged = {}
     for name in ("split", "remark"):
@@ -139,7 +97,7 @@ def test_all_rows_are_used_whatever_a_column_is_called(tmp_path):
 
 
 def test_a_router_decides_by_the_costs_it_was_made_for(tmp_path):
-    log().to_csv(tmp_path / "log.csv", index=False)
+    table_of(102).to_csv(tmp_path / "log.csv", index=False)
     mild.fit(tmp_path / "log.csv", router="priced", price_weight=20).save(tmp_path / "router")
     for command in (["route", "router"], ["explain", "router", "What is 2 plus 7?"]):
         assert run(tmp_path, *command).code == 0
@@ -148,7 +106,7 @@ def test_a_router_decides_by_the_costs_it_was_made_for(tmp_path):
 
 
 def test_ctrl_c_leaves_the_router_that_is_there(tmp_path):
-    log(600).to_csv(tmp_path / "log.csv", index=False)
+    table_of(103, 600).to_csv(tmp_path / "log.csv", index=False)
     mild.fit(tmp_path / "log.csv", router="ridge").save(tmp_path / "router")
     before = files_in(tmp_path)
     words = ["tune", "log.csv", "--out", "router", "--price-weight", "20", "--overwrite"]
@@ -157,9 +115,9 @@ def test_ctrl_c_leaves_the_router_that_is_there(tmp_path):
 
 
 def test_a_missed_target_is_told_and_saves_nothing_unless_it_is_asked_for(tmp_path):
-    log().to_csv(tmp_path / "log.csv", index=False)
+    table_of(104).to_csv(tmp_path / "log.csv", index=False)
     words = ["tune", "log.csv", "--out", "router", "--json"]
-    # The small expert alone takes five times as much.
+    # The small expert alone takes twice as much.
     impossible = ["--max-dollars", "0.1"]
     missed = run(tmp_path, *words, *impossible)
     assert (missed.code, missed.figures["router"], missed.figures["met"]) == (3, None, False)
@@ -176,12 +134,12 @@ def test_a_missed_target_is_told_and_saves_nothing_unless_it_is_asked_for(tmp_pa
     assert (saved.code, saved.figures["met"]) == (3, False)
     assert (tmp_path / "router").samefile(saved.figures["router"])
     assert files_in(tmp_path) != before
-    assert mild.load(tmp_path / "router").route(["Guess the riddle of page 77"]) == ["small"]
+    assert mild.load(tmp_path / "router").route(["What is 2 plus 7?"]) == ["small"]
     assert not mild.tune(tmp_path / "log.csv", max_dollars=0.1).met
 
 
 def test_a_search_runs_on_whatever_joblib_runs(tmp_path):
-    log().to_csv(tmp_path / "log.csv", index=False)
+    table_of(105).to_csv(tmp_path / "log.csv", index=False)
     # With multiprocessing, all results come at the end, and are sent as pickle alone can.
     program = """
 import joblib
@@ -193,7 +151,7 @@ if __name__ == "__main__":
         compared = mild.compare("log.csv", methods=["ridge"], n_splits=2, n_jobs=2, price_weight=20)
     print(found.verdict.estimate, compared.verdict.estimate)
 """
-    printed = process(tmp_path, "-c", program)
+    printed = process(tmp_path, ["-c", program])
     assert printed.code == 0, printed.err
     found = mild.tune(tmp_path / "log.csv", price_weight=20)
     compared = mild.compare(tmp_path / "log.csv", methods=["ridge"], n_splits=2, price_weight=20)
