@@ -109,7 +109,7 @@ def test_compare_refuses(table, options, code):
 
 @pytest.mark.parametrize(
     ("data", "code"),
-    [(["a"] * 60, "X"), (X[:, 0], "X"), (X * np.nan, "features")],
+    [(["a"] * 60, "X"), (X[:, 0], "X"), (X * np.nan, "X")],
     ids=["texts", "1d", "nan"],
 )
 def test_features_with_costs_are_finite_numbers(data, code):

@@ -66,6 +66,8 @@ CODES = {
     "hub_failed": ("The Hub answered with an error.", "Try again later."),
     "broken_command": ("A command of another package cannot be loaded.", "Update or remove that package."),
     "version_mismatch": ("mild-gateway and mild-learn differ in version.", "Install the same version."),
+    "one_expert": ("A table to tune on has one expert.", "Add the outcomes of another expert."),
+    "no_right_answer": ("No expert was right in any row.", "Check the column of the scores."),
     "one_class": ("All labels of a classifier are the same.", "Give rows of at least two classes."),
     "unknown_class": ("A label or an answer is not a class.", "Correct it, or leave it missing."),
     "expert_without_answers": ("An expert has no answer to any row.", "Leave out its column."),

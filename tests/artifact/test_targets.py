@@ -92,9 +92,10 @@ def test_a_margin_is_a_quantile_of_the_error(probability):
 
 def test_at_one_half_no_margin_is_taken_however_many_targets_there_are():
     frontier = noisy_frontier(quality_error=0.1, loss_error=0.1, dollars_error=3.0)
-    one = Target(keep_quality=0.95).choose(frontier)
-    two = Target(keep_quality=0.95, max_dollars=6.0).choose(frontier)
-    three = Target(keep_quality=0.95, max_quality_loss=0.044, max_dollars=6.0).choose(frontier)
+    half = {"target_probability": 0.5}
+    one = Target(keep_quality=0.95, **half).choose(frontier)
+    two = Target(keep_quality=0.95, max_dollars=6.0, **half).choose(frontier)
+    three = Target(0.95, 0.044, 6.0, **half).choose(frontier)
     for choice in (one, two, three):
         assert choice.point.quality == pytest.approx(0.95 * 0.88)
         assert choice.point.dollars == pytest.approx(one.point.dollars)
@@ -128,7 +129,7 @@ def test_single_experts_are_judged_by_the_same_margin():
     experts = [(0.5, 1.0), (0.96, 2.0), (1.0, 10.0)]
     path = [(trade_off(9.0), 0.965, 3.0), (trade_off(1.0), 1.0, 9.0)]
     frontier = frontier_of(experts, path, quality_error=0.02, loss_error=0.02)
-    target = Target(max_quality_loss=0.05)
+    target = Target(max_quality_loss=0.05, target_probability=0.5)
     assert target.choose(frontier).point.expert == 1
     # A setting with less than the margin of 0.0168 above the limit is passed over, an expert as well.
     careful = replace(target, target_probability=0.8).choose(frontier).point
@@ -245,13 +246,15 @@ def test_a_router_takes_the_margin_of_the_probability():
     assert "would need a margin of" in near.sentence
 
 
-def test_by_default_a_target_is_expected_to_be_met_without_a_margin():
+def test_by_default_a_target_is_a_floor_and_at_one_half_a_median():
     router = trading_router(dollars_error=0.5)
     target = router.with_target(max_dollars=4.0).info.target
+    assert (target.probability, target.likely) == (0.8, True)
+    assert target.margins["max_dollars"] == pytest.approx(NormalDist().inv_cdf(0.8) * 0.5, rel=0.2)
+    assert target.dollars_per_1000 <= 4.0 - target.margins["max_dollars"] + 1e-9
+    target = router.with_target(max_dollars=4.0, target_probability=0.5).info.target
     assert (target.t, target.probability, target.likely) == (5.0, 0.5, True)
     assert target.margins == {"max_dollars": 0.0}
-    said = "expected to be met on the same number of new queries; for more certainty"
-    assert said in target.sentence
     assert "margin of" not in target.sentence
 
 

@@ -115,10 +115,10 @@ KEYS = {
         *("file", "out", "rows", "experts", "form", "layout", "findings", "fingerprint"),
     },
     "tune": {
-        *("router", "text", "cost", "best_family", "best_params", "interrupted"),
+        *("router", "text", "cost", "best_family", "best_params", "met", "goal"),
         *("skipped_families", "dropped_margins", "choice", "routes_as_constant", "candidates"),
-        *("verdict", "target", "certainty", "single_expert", "prices_unused", "cascade"),
-        *("answers_unused", "notes"),
+        *("verdict", "target", "certainty", "shares", "baselines", "coin", "level"),
+        *("prices_unused", "cascade", "answers_unused", "notes"),
     },
     "fit": {
         *("router", "kind", "estimator", "n_features", "margins", "notes", "text", "cost"),
@@ -187,6 +187,14 @@ REFUSALS: dict[str, tuple[type[Exception], str]] = {
     "a router in place of another": (errors.OutputExistsError, "output_exists"),
     "a report in place of a file": (errors.OutputExistsError, "output_exists"),
     "a router below a file": (errors.RouterFileError, "invalid_router_file"),
+}
+
+
+# Tables and goals of which no router comes.
+UNTUNABLE: dict[str, tuple[type[Exception], str]] = {
+    "one expert": (errors.InvalidInputError, "one_expert"),
+    "no right answer": (errors.InvalidInputError, "no_right_answer"),
+    "a share in percent": (errors.InvalidInputError, "invalid_keep_quality"),
 }
 
 
@@ -289,6 +297,38 @@ class Judged:
     reference: str
     asked: dict[str, float] | None = None  # by a cascade: shares, and calls per query
     calls: float | None = None
+
+
+def read_reference_quality(figures: Mapping[str, Any]) -> float:
+    """Quality of the expert that a target is measured against, by ``tune``."""
+    return figures["verdict"]["target"]["reference_quality"]
+
+
+@dataclass
+class Alternative:
+    """Quality and dollars of one way to decide, as a share of the named expert's and per 1,000 queries."""
+
+    kept: float
+    dollars: float
+
+
+def read_alternatives(figures: Mapping[str, Any]) -> dict[str, Alternative]:
+    """The router, the named expert, the cheapest single one that holds the target, and the coin."""
+    return {
+        row["choice"]: Alternative(row["quality_kept"], row["dollars_per_1000"])
+        for row in figures["baselines"]
+    }
+
+
+def read_beyond_coin(figures: Mapping[str, Any]) -> Interval | None:
+    """Share of the named expert's dollars that a router saves beyond the coin; None if it is one."""
+    coin = figures["coin"]
+    return None if coin["is_router"] else (coin["saved"], coin["low"], coin["high"])
+
+
+def read_shares(figures: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """For each expert the share of the queries about which it is asked, and its dollars per 1,000."""
+    return {row["expert"]: (row["queries"], row["dollars_per_1000"]) for row in figures["shares"]}
 
 
 def read_difference(figures: Mapping[str, Any]) -> Interval:

@@ -101,15 +101,18 @@ def test_the_cheapest_single_expert_near_the_target_is_named():
     for name, right, dollars in (("a", 0.6, 0.0001), ("b", 0.89, 0.001), ("c", 0.93, 0.01)):
         columns[f"correct__{name}"] = (rng.random(n) < right).astype(float)
         columns[f"cost__{name}"] = np.full(n, dollars)
-    result = mild.tune(
-        mild.read_outcomes(pa.table(columns)),
-        keep_quality=0.95,
-        target_probability=0.95,
-        search=clone(SEARCH).set_params(n_jobs=1),
-    )
-    assert result.single_expert.startswith("Always b keeps 9")
-    assert "and meets the target with probability" in result.single_expert
-    assert result.single_expert in result.sentences
+    table = mild.read_outcomes(pa.table(columns))
+    search = clone(SEARCH).set_params(n_jobs=1)
+    result = mild.tune(table, keep_quality=0.95, target_probability=0.95, search=search)
+    baselines = {row["choice"]: row for row in result.baselines}
+    assert baselines["named"]["setting"] == "always c"
+    assert baselines["named"]["quality_kept"] == 1
+    # At .8 the second one is not sure enough.
+    assert baselines["single"]["setting"] == "always c"
+    lenient = mild.tune(table, keep_quality=0.9, search=search)
+    (single,) = [row for row in lenient.baselines if row["choice"] == "single"]
+    assert single["setting"] == "always b"
+    assert single["dollars_per_1000"] == pytest.approx(1.0)
 
 
 def test_the_saved_router_decides_as_the_verdict_was_judged(results, outcomes):
@@ -152,7 +155,7 @@ def test_where_the_constant_is_saved_the_verdict_names_the_candidate():
 
 
 def test_prices_that_the_loss_leaves_out_are_said_with_what_they_could_save(outcomes, results):
-    found = mild.tune(outcomes, **FAST)
+    found = mild.tune(outcomes, price_weight=0, **FAST)
     unused = found.prices_unused
     frontier = Frontier.from_dict(found.router.info.frontier, outcomes.experts)
     good = frontier.quality >= frontier.reference.quality - 1e-9
@@ -177,7 +180,7 @@ def test_where_nothing_is_routed_prices_are_said_too():
             }
         )
     )
-    found = mild.tune(outcomes)
+    found = mild.tune(outcomes, price_weight=0)
     assert found.routes_as_constant
     assert found.prices_unused["sentence"] == found.sentences[-1]
 

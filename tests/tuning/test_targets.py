@@ -71,7 +71,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def tuned_without_target():
-    return mild.tune(graded_table(), search=SEARCH)
+    return mild.tune(graded_table(), price_weight=0, search=SEARCH)
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,8 @@ def test_with_target_and_certainty_agree_for_every_probability(tuned, name, tmp_
         assert target.quality == row["quality"]
         assert target.dollars_per_1000 == row["dollars_per_1000"]
         assert target.likely == row["met"]
-    # What tune was asked for, one half, is its first line.
-    assert result.certainty_rows[0]["setting"] == result.target.setting
+    # What tune was asked for, .8, is its second line.
+    assert result.certainty_rows[1]["setting"] == result.target.setting
 
 
 def test_the_cases_are_a_mix_a_single_setting_and_cascades(tuned):
@@ -144,11 +144,15 @@ def test_a_mix_is_expected_to_have_the_quality_that_was_asked_for(tuned, name):
     names = result.router.experts
     frontier = Frontier.from_dict(result.router.info.frontier, names)
     target = Target(**wanted_of(name))
-    point = target.choose(frontier).point
+    choice = target.choose(frontier)
+    point = choice.point
     assert point.is_mix
     least, _ = target.limits(frontier.reference.quality)
-    assert point.quality == pytest.approx(least)
+    (margin,) = choice.margins.values()
+    assert point.quality - margin == pytest.approx(least, abs=1e-3)
     assert (point.quality, point.dollars) == (result.target.quality, result.target.dollars_per_1000)
+    on_average = replace(target, target_probability=0.5).choose(frontier).point
+    assert on_average.quality == pytest.approx(least)
 
 
 def test_the_router_of_vectors_is_scaled_and_has_no_mix(tuned):
@@ -336,7 +340,8 @@ def test_a_budget_is_held_where_a_quality_cannot_be_had_for_it():
 
 
 def test_a_limit_of_dollars_names_no_single_expert(tuned):
-    assert tuned("dollars").single_expert is None
+    choices = [row["choice"] for row in tuned("dollars").baselines]
+    assert choices == ["router", "named", "coin"]
 
 
 def test_rows_in_which_no_expert_is_known_beside_another_are_refused():
@@ -358,14 +363,14 @@ def test_the_verdict_on_the_cost_has_the_figures_of_the_target(tuned, name):
 @pytest.mark.parametrize(
     ("goal", "words"),
     [
-        ({}, "got 0.8 and no target"),
-        ({"price_weight": 20}, "got 0.8 and no target"),
-        ({"max_quality_loss": 0.1, "guarantee": 0.9}, "got 0.8 and guarantee 0.9"),
+        ({}, "got 0.9 and no target"),
+        ({"price_weight": 20}, "got 0.9 and no target"),
+        ({"max_quality_loss": 0.1, "guarantee": 0.9}, "got 0.9 and guarantee 0.9"),
     ],
 )
 def test_a_probability_without_a_target_or_with_a_guarantee_is_refused(goal, words):
     with pytest.raises(InvalidInputError, match=words) as refused:
-        mild.tune("no such file", target_probability=0.8, **goal)
+        mild.tune("no such file", target_probability=0.9, **goal)
     assert refused.value.code == "invalid_target_probability"
 
 

@@ -105,10 +105,10 @@ def with_holes(table, what):
 
 def test_a_row_without_a_price_counts_where_no_price_is_needed(parts):
     table = with_holes(parts[0][np.arange(240)], "prices")
-    found = mild.tune(table, **FAST)
+    found = mild.tune(table, price_weight=0, **FAST)
     assert found.notes == ()
     assert found.router.info.table.rows == 240
-    whole = mild.tune(parts[0][np.arange(240)], **FAST)
+    whole = mild.tune(parts[0][np.arange(240)], price_weight=0, **FAST)
     assert found.verdict.estimate == whole.verdict.estimate
     assert found.router.has_prices, "the heads are learned from the rows with prices"
 
@@ -333,9 +333,8 @@ def test_the_search_says_what_is_tried_and_is_left_as_it_was(parts):
     given = search.get_params()
     calls = []
     table = parts[0][np.arange(200)]
-    found = mild.tune(
-        table, search=search, random_state=3, progress=lambda *call: calls.append(call)
-    )
+    goal = {"price_weight": 0, "search": search, "random_state": 3}
+    found = mild.tune(table, **goal, progress=lambda *call: calls.append(call))
     assert search.get_params() == given
     assert not hasattr(search, "policy_")
     assert found.n_folds == 3
@@ -344,14 +343,14 @@ def test_the_search_says_what_is_tried_and_is_left_as_it_was(parts):
     params = found.router.info.estimator.params
     assert params["estimator"]["params"]["loss"] == "tdef"
     assert params["random_state"] == 3
-    again = mild.tune(table, search=search, random_state=3)
+    again = mild.tune(table, **goal)
     assert again.as_dict() == found.as_dict()
 
 
 def test_further_candidates_of_a_search_are_tried_and_saved(parts, tmp_path):
     train, test = parts
     search = mild.RouterCV(families="stack", candidates=[KNNRouter(n_neighbors=5)], cv=2)
-    found = mild.tune(train[np.arange(200)], search=search)
+    found = mild.tune(train[np.arange(200)], price_weight=0, search=search)
     assert [row["family"] for row in found.rows] == ["knnrouter"]
     loaded = mild.load(found.router.save(tmp_path / "router"))
     assert loaded.route(test.queries[:20]) == found.router.route(test.queries[:20])
@@ -367,7 +366,9 @@ def test_groups_times_and_equal_queries_count_as_what_they_are():
     assert (found.n_rows, found.n_groups) == (150, 50)
 
 
-@pytest.mark.parametrize("options", [{}, {"price_weight": 0.1}, {"max_dollars": 1.0}])
+@pytest.mark.parametrize(
+    "options", [{"price_weight": 0}, {"price_weight": 0.1}, {"max_dollars": 1.0}]
+)
 @pytest.mark.parametrize("family", ["ridge", "knn"])
 def test_a_tuned_router_explains_its_choices_and_takes_other_prices(family, options):
     table = table_of(make_columns(160, noise=0.05, prices=True))
@@ -390,7 +391,13 @@ def test_where_one_expert_is_always_right_a_target_still_saves_dollars():
 def test_a_verdict_is_in_dollars_where_every_expert_has_a_price():
     columns = make_columns(150, prices=True)
     assert (
-        0 < abs(mild.tune(table_of(columns), **FAST).as_dict()["verdict"]["dollars_per_1000"]) < 2
+        0
+        < abs(
+            mild.tune(table_of(columns), price_weight=0, **FAST).as_dict()["verdict"][
+                "dollars_per_1000"
+            ]
+        )
+        < 2
     )
     del columns["cost__cook"]
     found = mild.tune(table_of(columns), **FAST)

@@ -38,8 +38,8 @@ from mild.policies import (
 )
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
-# From here on a share of quality must be a percentage.
-_PERCENT = 10
+# A router may be better than the best expert, but from here on a share of quality must be a percentage.
+_PERCENT = 2
 #: Probabilities for which the price of certainty is shown.
 CERTAINTIES = (0.5, 0.8, 0.95)
 # Salt of the draws that divide the queries of a mix.
@@ -114,10 +114,10 @@ class Target:
         Most dollars per 1,000 queries.
     guarantee : float or None, default=None
         Probability with which ``max_quality_loss`` holds, over the calibration rows.
-    target_probability : float, default=0.5
+    target_probability : float, default=0.8
         Probability with which the targets are to be met on the same number of new rows, an estimate; it
-        sets the margin of a target without a guarantee. At 0.5 the router is expected to meet them; raise
-        it for more certainty.
+        sets the margin of a target without a guarantee. At 0.5 they are met on average, as often missed
+        as exceeded.
 
     Examples
     --------
@@ -336,7 +336,6 @@ class Target:
         """Refuse targets that make no sense, also without prices."""
         if not self.limits_by_name:
             raise invalid("target", "must state at least one target; got none.")
-        # A router may be better than the best expert, but 95 is meant as 95 %.
         if self.keep_quality is not None and self.keep_quality >= _PERCENT:
             raise invalid(
                 "keep_quality",
@@ -356,11 +355,8 @@ def target_words(target: Target, choice: Choice, best_expert: int) -> str:
         return "Nothing cheaper is expected to meet the target."
     queries = "on the same number of new queries"
     probability = target.target_probability
-    if probability <= TARGET_PROBABILITY:
-        return (
-            f"The target is expected to be met {queries}; for more certainty, set target_probability=0.8. "
-            "This is an estimate, not a guarantee."
-        )
+    if probability == 0.5:
+        return f"The target is expected to be met on average {queries}, and missed in half of all cases."
     margin = margin_words(choice.margins)
     chance = f"{queries} with probability {100 * probability:g} %"
     if not choice.likely:

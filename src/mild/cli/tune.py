@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 
 # Candidates that --details lists, besides the one that is taken.
 LISTED = 10
+# A router and what it is compared with, as a table calls them.
+BASELINES = {
+    "router": "router",
+    "named": "best expert",
+    "single": "cheapest expert that holds the target",
+    "coin": "coin",
+}
 
 
 @dataclass(frozen=True)
@@ -184,6 +191,10 @@ def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:
         note(tuned.verdict.left_out)
     for sentence in sentences:
         print_sentence(with_options(sentence))
+    if tuned.baselines:
+        _show_baselines(tuned.baselines)
+    if tuned.shares:
+        _show_shares(tuned.shares)
     if tuned.certainty_rows:
         _show_certainty(tuned.certainty_rows)
     if folder is not None:
@@ -198,6 +209,28 @@ def _show_tried(tuned: TuneResult) -> None:
         _show_candidates(tuned)
     else:
         _show_settings(tuned)
+
+
+def _show_baselines(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the figures of the router, and below them what it is compared with."""
+    cells = []
+    for row in rows:
+        cells.append({"": BASELINES[row["choice"]], "setting": row["setting"], **_figures(row)})
+    print_table("The router and its alternatives", columns_of(cells), left=("setting",))
+
+
+def _show_shares(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print how often each expert is asked, and what that costs."""
+    cells = []
+    for row in rows:
+        cells.append(
+            {
+                "expert": row["expert"],
+                "queries": _percent(row["queries"]),
+                "$ per 1,000": amount(row["dollars_per_1000"]),
+            }
+        )
+    print_table("Who is asked", columns_of(cells), left=("expert",))
 
 
 def _show_certainty(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from joblib.parallel import SequentialBackend, get_active_backend
 def parallel_results(
     calls: Iterable[Any], n_jobs: int | None, *, in_order: bool = True
 ) -> Generator[Any, None, None]:
-    """Yield what calls return, each as soon as it is done.
+    """Return what calls return, each as soon as it is done.
 
     Not every back end of joblib can do so: with multiprocessing, and some of other packages, all results
     come after the last call.
@@ -34,4 +34,7 @@ def parallel_results(
     # A sequential one always can, whatever it says.
     if not isinstance(backend, SequentialBackend) and not backend.supports_return_generator:
         return_as = "list"
-    yield from Parallel(n_jobs=n_jobs, return_as=return_as)(calls)
+    results = Parallel(n_jobs=n_jobs, return_as=return_as)(calls)
+    if return_as == "list":
+        return (result for result in results)
+    return results

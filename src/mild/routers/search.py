@@ -123,9 +123,9 @@ class RouterCV(BaseRouter):
     margin_strengths : int, default=None
         Number of strengths at which margins other than the estimator's are tried: those at which its own
         are best. None for 2 with a stack and for all otherwise.
-    cv : int, splitter or list of tuple, default=5
+    cv : int, splitter, list of tuple or None, default=None
         The folds: their number, one of scikit-learn's splitters, or pairs of the rows to fit on and the
-        held-out rows.
+        held-out rows. None for 5, and for 10 in ``mild.tune`` with a target and fewer than 500 queries.
     one_standard_error : bool, default=True
         Whether to take the simplest candidate whose paired difference to the best is within one standard
         error. A stack, if there is one, is taken unless another candidate beats it by more than an
@@ -196,7 +196,7 @@ class RouterCV(BaseRouter):
     candidates: Sequence[Any] = ()
     objective: Any = None
     margin_strengths: int | None = None
-    cv: Any = 5
+    cv: Any = None
     one_standard_error: bool = True
     constant_if_better: bool = True
     safe: bool = False
@@ -283,7 +283,7 @@ class RouterCV(BaseRouter):
 
     def _folds(self, X: Any, costs: FloatArray, groups: IntArray | None = None) -> Folds:
         """Return the training rows and the held-out rows of each fold."""
-        cv = self.cv
+        cv = 5 if self.cv is None else self.cv
         if isinstance(cv, (int, np.integer)):
             cv = self._shuffled_folds(int(cv), X.shape[0], groups)
         with warnings.catch_warnings():

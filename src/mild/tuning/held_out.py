@@ -1,9 +1,10 @@
 """What settings do on held-out rows, and what to expect of them on new queries.
 
 A setting is chosen because it did well on some rows, so it tends to do worse on new queries. How much
-worse is measured fold by fold: the same choice is made on the other rows, and judged on the rows of the
-fold. The change in quality is added to the quality of the settings that were found on all rows, and
-their dollars change in proportion. Nothing changes if the choice is the same whichever fold is out.
+worse is measured by choosing again: settings that were judged on rows that they were not fitted on are
+chosen on rows drawn with replacement, and judged on all rows; cascades, which are fitted and chosen on
+the same rows, are fitted and chosen without each fold, and judged on the fold. The mean change in quality
+is added to the quality of what is chosen on all rows, and the dollars change in proportion.
 """
 
 from __future__ import annotations
@@ -38,9 +39,12 @@ from mild.tuning.settings import (
     group_weights,
     known_rows,
 )
+from mild.tuning.tasks import content_groups
 
 # Points between two neighbouring settings of a path: mixes of the two.
 STEPS_BETWEEN = 6
+# Draws of groups on which the choice is made again.
+N_DRAWS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +69,10 @@ class HeldOut:
         """Mask (n_samples,) of the held-out rows in which everything is known about every expert."""
         return known_rows(self.rows)
 
-    @property
+    @cached_property
     def groups(self) -> IntArray:
-        """Group (n_known,) of each known row."""
-        return self.rows.task.groups[self.is_known]
+        """Group (n_known,) of each known row, numbered alike in whatever order the rows are."""
+        return content_groups(self.rows.task)[self.is_known]
 
     @property
     def n_groups(self) -> int:
@@ -95,11 +99,18 @@ class HeldOut:
         return self.outcomes.columns([index_of[setting] for setting in settings])
 
     def asked_shares(self, point: OperatingPoint) -> FloatArray:
-        """Share (n_experts,) of the known rows in which each expert is asked at a point."""
-        settings = self.settings
-        shares = np.vstack([kind.asked_shares for kind in (self.experts, *self.kinds)])
-        first = shares[settings.index(point.first)]
-        second = shares[settings.index(point.second)]
+        """Share (n_experts,) of the queries about which each expert is asked at a point."""
+        return self._at(point, [kind.asked_shares for kind in (self.experts, *self.kinds)])
+
+    def asked_dollars(self, point: OperatingPoint) -> FloatArray:
+        """Mean dollars (n_experts,) of a query that go to each expert at a point."""
+        return self._at(point, [kind.asked_dollars for kind in (self.experts, *self.kinds)])
+
+    def _at(self, point: OperatingPoint, parts: Sequence[FloatArray]) -> FloatArray:
+        """Return the row of a point in figures (m, n_experts) of all settings."""
+        figures = np.vstack(parts)
+        first = figures[self.settings.index(point.first)]
+        second = figures[self.settings.index(point.second)]
         mixed: FloatArray = (1 - point.share) * first + point.share * second
         return mixed
 
@@ -210,16 +221,13 @@ def build_frontier(held_out: HeldOut) -> Frontier:
         points.append(point)
         paths.append(ALONE)
     singles = list(points)
-    for number, kind in enumerate(held_out.kinds):
-        path = _SettingPath.of(held_out, kind, reference)
+    # Where the text says nothing, queries are best divided between single experts.
+    kinds = [_SettingPath.of_experts(held_out, reference)]
+    kinds += [_SettingPath.of(held_out, kind, reference) for kind in held_out.kinds]
+    for number, path in enumerate(kinds):
         path_points = path.points(singles)
         points.extend(path_points)
         paths.extend([number] * len(path_points))
-    if not held_out.kinds:
-        # Where the text says nothing, queries are divided between single experts.
-        path_points = _SettingPath.of_experts(held_out, reference).points(singles)
-        points.extend(path_points)
-        paths.extend([0] * len(path_points))
     frontier = _frontier_of(points, paths, reference, held_out.n_groups)
     return replace(frontier, can_mix=held_out.can_mix)
 
@@ -256,8 +264,8 @@ def _frontier_of(
 def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
     """Return the operating points of single experts, with figures to expect on new queries.
 
-    The best one is best partly by luck, which is subtracted. Another one is chosen because its quality
-    is high enough: it changes on new rows as a choice among single experts does.
+    The named expert has its own mean: it is what the promise is measured against. Another one is chosen
+    because its quality is high enough: it changes on new rows as a choice among single experts does.
     """
     outcomes = held_out.experts.outcomes.take(held_out.is_known)
     path = _SettingPath.of_experts(held_out, reference)
@@ -266,22 +274,11 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
         figures = _Figures.of(
             outcomes, held_out.groups, _Mix(expert, expert, 0.0), outcomes, reference
         )
-        quality_change = path.change(figures.quality).quality
-        if expert == reference:
-            quality_change = _luck_of_best_expert(held_out)
+        quality_change = 0.0
+        if expert != reference:
+            quality_change = path.change(figures.quality).quality
         points.append(figures.point(setting, setting, 0.0, _Change(quality_change)))
     return points
-
-
-def _luck_of_best_expert(held_out: HeldOut) -> float:
-    """Return the mean change in quality of the best expert from the other folds to the held-out fold."""
-    changes = []
-    sizes = []
-    for fold in held_out.experts.folds:
-        best = _best_of(fold.quality, fold.dollars)
-        changes.append(float(fold.new_quality[best] - fold.quality[best]))
-        sizes.append(fold.n_rows)
-    return float(np.average(changes, weights=sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,7 +305,11 @@ class _Mix:
 
 def mix_of_quality(quality: FloatArray, dollars: FloatArray, asked_quality: float) -> _Mix:
     """Return the cheapest mix of settings (m,) with this quality; the best setting if no mix has it."""
-    hull = concave_hull(quality, dollars)
+    return _mix_on(concave_hull(quality, dollars), quality, asked_quality)
+
+
+def _mix_on(hull: Sequence[int], quality: FloatArray, asked_quality: float) -> _Mix:
+    """Return the mix of two neighbours on the hull of settings (m,) that has this quality."""
     n_worse = int(np.searchsorted(quality[hull], asked_quality))
     if n_worse == 0:
         return _Mix(hull[0], hull[0], 0.0)
@@ -457,6 +458,14 @@ def group_rows(values: FloatArray, groups: IntArray) -> FloatArray:
     return means
 
 
+def drawn_weights(n_groups: int, n_draws: int) -> FloatArray:
+    """Return for each draw of groups with replacement their shares (n_draws, n_groups)."""
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), n_draws)
+    weights: FloatArray = counts / n_groups
+    return weights
+
+
 def _prediction_error(values: FloatArray, groups: IntArray, draws: float) -> float:
     """Return the standard error of the mean of values (n,) as a prediction for as many new groups.
 
@@ -470,6 +479,20 @@ def _prediction_error(values: FloatArray, groups: IntArray, draws: float) -> flo
 
 
 @dataclass(frozen=True, eq=False)
+class _Draw:
+    """Means of settings (m,) over rows that were drawn again, and the hull on which they are chosen."""
+
+    quality: FloatArray
+    dollars: FloatArray
+    hull: list[int]
+
+    @classmethod
+    def of(cls, quality: FloatArray, dollars: FloatArray) -> _Draw:
+        """With the hull of these means."""
+        return cls(quality, dollars, concave_hull(quality, dollars))
+
+
+@dataclass(frozen=True, eq=False)
 class _SettingPath:
     """The path of one kind of settings, with single experts as its possible ends."""
 
@@ -477,7 +500,7 @@ class _SettingPath:
     quality: FloatArray  # (m,) means by which settings are chosen
     dollars: FloatArray
     outcomes: Results  # on the known rows
-    folds: list[FoldMeans]
+    folds: list[FoldMeans] | None  # None where rows are drawn again
     held_out: HeldOut
     reference: int
     reference_quality: float
@@ -491,7 +514,7 @@ class _SettingPath:
             experts.quality,
             experts.dollars,
             experts.outcomes.take(held_out.is_known),
-            experts.folds,
+            None,
             held_out,
             reference,
             float(experts.quality[reference]),
@@ -501,16 +524,13 @@ class _SettingPath:
     def of(cls, held_out: HeldOut, kind: HeldOutSettings, reference: int) -> _SettingPath:
         """The path of a kind of settings, which may begin and end with single experts."""
         experts = held_out.experts
-        folds = []
-        for fold, experts_fold in zip(kind.folds, experts.folds, strict=True):
-            folds.append(fold.beside(experts_fold))
         is_known = held_out.is_known
         return cls(
             [*kind.settings, *experts.settings],
             np.concatenate([kind.quality, experts.quality]),
             np.concatenate([kind.dollars, experts.dollars]),
             side_by_side([kind.outcomes.take(is_known), experts.outcomes.take(is_known)]),
-            folds,
+            kind.folds,
             held_out,
             len(kind.settings) + reference,
             float(experts.quality[reference]),
@@ -580,18 +600,50 @@ class _SettingPath:
     def change(self, quality: float) -> _Change:
         """Estimate how the figures of a choice of this quality change on new rows.
 
-        Without each fold, the cheapest mix of the same quality is chosen, as a share of the quality that
-        the best expert has there, and judged on the fold.
+        The cheapest mix of this quality, as a share of the named expert's, is chosen again on other rows.
+        The named expert stays the same: what a choice among experts gains by luck is no part of it.
         """
         level = quality / max(self.reference_quality, 1e-12)
-        n_experts = len(self.held_out.experts.settings)
+        if self.folds is None:
+            return self._change_of_draws(level)
+        return self._change_of_folds(self.folds, level)
+
+    @cached_property
+    def _draws(self) -> list[_Draw]:
+        """Means of the settings over groups that are drawn with replacement."""
+        assert self.outcomes.scores is not None
+        assert self.outcomes.prices is not None
+        groups = self.held_out.groups
+        quality = group_rows(self.outcomes.scores, groups)
+        dollars = group_rows(self.outcomes.prices, groups)
+        drawn = drawn_weights(len(quality), N_DRAWS)
+        return [_Draw.of(*means) for means in zip(drawn @ quality, drawn @ dollars, strict=True)]
+
+    def _change_of_draws(self, level: float) -> _Change:
+        """The change from rows drawn again, on which the choice is made, to all rows."""
+        quality_change = 0.0
+        dollars = 0.0
+        drawn_dollars = 0.0
+        for draw in self._draws:
+            named_quality = float(draw.quality[self.reference])
+            mix = _mix_on(draw.hull, draw.quality, level * named_quality)
+            quality_change += float(mix.of(self.quality) - mix.of(draw.quality)) / N_DRAWS
+            dollars += float(mix.of(self.dollars))
+            drawn_dollars += float(mix.of(draw.dollars))
+        if drawn_dollars > 0:
+            return _Change(quality_change, dollars / drawn_dollars)
+        return _Change(quality_change)
+
+    def _change_of_folds(self, folds: Sequence[FoldMeans], level: float) -> _Change:
+        """The change from the rows without each fold, on which the choice is made, to the fold."""
+        named = best_expert(self.held_out) - len(self.held_out.experts.settings)
         quality_changes = []
         dollars = []
         new_dollars = []
         sizes = []
-        for fold in self.folds:
-            best_quality = float(fold.quality[-n_experts:].max())
-            mix = mix_of_quality(fold.quality, fold.dollars, level * best_quality)
+        for fold in folds:
+            named_quality = float(fold.quality[named])
+            mix = mix_of_quality(fold.quality, fold.dollars, level * named_quality)
             quality_changes.append(float(mix.of(fold.new_quality) - mix.of(fold.quality)))
             dollars.append(float(mix.of(fold.dollars)))
             new_dollars.append(float(mix.of(fold.new_dollars)))

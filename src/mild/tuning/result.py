@@ -11,6 +11,7 @@ from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.info import TargetInfo
 from mild.core.arrays import as_python
 from mild.metrics import Verdict
+from mild.tuning.baselines import Coin
 
 # Candidates that a notebook shows.
 SHOWN = 10
@@ -42,7 +43,13 @@ class TuneResult:
     routes_as_constant : whether the router always asks one expert
     target : the setting that meets the target; None without a target
     certainty_rows : what more certainty of meeting the target costs: probability, setting, ...
-    single_expert : the cheapest single expert near the target, in a sentence; None if there is none
+    shares : with a target, a row for each expert: its share of the queries, and what it is paid
+    baselines : with a target, quality and dollars of the router, the named expert, the cheapest single
+        expert that holds the target, and the coin
+    coin : the random mix of two experts with the router's quality, and what is saved beyond it; None if the
+        router always asks one expert
+    level : names of experts whose quality cannot be told apart, the named one among them, the cheapest
+        first; empty if no other is level with it
     prices_unused : prices that the loss leaves out: what they could save, and a sentence; None
         where there are none
     cascade : the cascade that was considered: path, steps, seconds, sentences; None if there is none
@@ -53,6 +60,7 @@ class TuneResult:
     n_folds : number of folds
     skipped_families : families whose package is missing
     dropped_margins : margin vectors that were left out
+    goal : the target that was taken because no goal was given, in a sentence; otherwise None
     notes : what to know about the rows that were used
     library : library of the frames that are returned
 
@@ -61,7 +69,7 @@ class TuneResult:
     >>> import mild
     >>> from mild.datasets import load_outcomes
     >>> search = mild.RouterCV(families="linear", alphas=[0.01], cv=3)
-    >>> found = mild.tune(load_outcomes(), search=search)
+    >>> found = mild.tune(load_outcomes(), price_weight=0, search=search)
     >>> found.decides_as, found.verdict.constant
     ('linear', 'rules')
     >>> found.candidates.columns[:3].tolist()
@@ -77,7 +85,10 @@ class TuneResult:
     routes_as_constant: bool = False
     target: TargetInfo | None = None
     certainty_rows: tuple[Mapping[str, Any], ...] = ()
-    single_expert: str | None = None
+    shares: tuple[Mapping[str, Any], ...] = ()
+    baselines: tuple[Mapping[str, Any], ...] = ()
+    coin: Coin | None = None
+    level: tuple[str, ...] = ()
     prices_unused: Mapping[str, Any] | None = None
     cascade: Mapping[str, Any] | None = None
     answers_unused: Mapping[str, Any] | None = None
@@ -86,6 +97,7 @@ class TuneResult:
     n_folds: int = 0
     skipped_families: tuple[str, ...] = ()
     dropped_margins: int = 0
+    goal: str | None = None
     notes: tuple[str, ...] = ()
     library: str | None = None
 
@@ -124,7 +136,7 @@ class TuneResult:
 
         Examples
         --------
-        >>> found.to_frame().num_rows
+        >>> found.to_frame().shape[0]
         6
         """
         return as_frame(self.ranked, self.library or default_library())
@@ -160,20 +172,32 @@ class TuneResult:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict and the target in words, what is saved, and what in the table is not used."""
+        """The verdict, the target and the coin in words, and what in the table is not used."""
         sentences = [self.verdict.sentence]
+        if self.goal is not None:
+            sentences.insert(0, self.goal)
         if self.target is not None:
             sentences.append(self.target.sentence)
         elif self.routes_as_constant and self.rows:
             sentences.append(self._why_constant())
-        if self.single_expert is not None:
-            sentences.append(self.single_expert)
+        if self.coin is not None:
+            sentences.append(self.coin.sentence)
+        if self.level:
+            sentences.append(self._level_sentence())
         if self.cascade is not None:
             sentences.extend(self.cascade["sentences"])
         for unused in (self.prices_unused, self.answers_unused):
             if unused is not None:
                 sentences.append(unused["sentence"])
         return sentences
+
+    def _level_sentence(self) -> str:
+        """Return a sentence about the experts that are level with the named one."""
+        *others, last = self.level
+        return (
+            f"{', '.join(others)} and {last} are level: the 90 % interval of the difference in quality "
+            f"holds 0. {self.level[0]} costs least."
+        )
 
     def _why_constant(self) -> str:
         """Return a sentence on why the router always asks one expert, not the best candidate's choice."""
@@ -216,10 +240,14 @@ class TuneResult:
             "met": self.met,
             "target": target,
             "certainty": list(self.certainty_rows),
-            "single_expert": self.single_expert,
+            "shares": list(self.shares),
+            "baselines": list(self.baselines),
+            "coin": None if self.coin is None else self.coin.as_dict(),
+            "level": list(self.level),
             "prices_unused": self.prices_unused,
             "cascade": self.cascade,
             "answers_unused": self.answers_unused,
+            "goal": self.goal,
             "notes": list(self.notes),
         }
         return as_python(fields, finite=True)

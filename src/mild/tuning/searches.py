@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from mild.core.arrays import check_integer, invalid
-from mild.tuning.tasks import Progress, check_folds
+from mild.tuning.tasks import N_FOLDS, Progress, check_folds
 
 if TYPE_CHECKING:
     from mild.routers import RouterCV
@@ -30,13 +30,16 @@ def unfitted_search(search: RouterCV | None) -> RouterCV:
     from mild.routers import RouterCV
 
     if search is None:
-        return RouterCV()
+        return RouterCV(cv=N_FOLDS)
     if not isinstance(search, RouterCV):
         raise invalid("search", f"must be a RouterCV, or None; got {search!r}.")
-    check_folds(search.cv)
+    if search.cv is not None:
+        check_folds(search.cv)
     _check_objective(search.objective)
     _check_candidates(search.candidates)
     copied: RouterCV = clone(search)
+    if copied.cv is None:
+        copied.set_params(cv=N_FOLDS)
     return copied
 
 

@@ -22,7 +22,6 @@ from mild.errors import InvalidInputError
 from mild.metrics.curves import tradeoff_choices
 from mild.metrics.operating_points import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
 from mild.metrics.results import Results, side_by_side
-from mild.metrics.routing import expert_shares
 from mild.policies import CascadePolicy, Policy
 from mild.policies.cascade import CascadeRun
 from mild.routers.base import NamedCosts, unwarned
@@ -40,11 +39,11 @@ LARGEST_TRADE_OFF = 1e12
 
 @dataclass(frozen=True, eq=False)
 class FoldMeans:
-    """What settings that were fitted without a fold did on the other rows, and on the fold.
+    """What cascades that were fitted without a fold did on the other rows, and on the fold.
 
     Attributes
     ----------
-    quality, dollars : (m,) means on the other rows, by which settings are chosen
+    quality, dollars : (m,) means on the other rows, by which they are chosen; single experts come last
     new_quality, new_dollars : (m,) means on the held-out rows
     n_rows : held-out rows in which everything is known
     """
@@ -54,16 +53,6 @@ class FoldMeans:
     new_quality: FloatArray
     new_dollars: FloatArray
     n_rows: int
-
-    def beside(self, other: FoldMeans) -> FoldMeans:
-        """Return the means of these settings, followed by those of others."""
-        return FoldMeans(
-            np.concatenate([self.quality, other.quality]),
-            np.concatenate([self.dollars, other.dollars]),
-            np.concatenate([self.new_quality, other.new_quality]),
-            np.concatenate([self.new_dollars, other.new_dollars]),
-            self.n_rows,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +67,9 @@ class HeldOutSettings:
     outcomes : what they did on all rows (n_samples, m), each row left out of what decides it; cascades are
         those of all rows, whose means ``quality`` and ``dollars`` leave each row out
     asked_shares : (m, n_experts) shares of the held-out rows in which each expert is asked
-    folds : the same kind of settings without each fold
+    asked_dollars : (m, n_experts) mean dollars of a query that go to each expert
+    folds : of cascades, what those that were fitted without each fold did; None of other settings, which
+        are judged on rows that they were not fitted on
     """
 
     settings: list[Setting]
@@ -87,7 +78,8 @@ class HeldOutSettings:
     dollars: FloatArray
     outcomes: Results
     asked_shares: FloatArray
-    folds: list[FoldMeans]
+    asked_dollars: FloatArray
+    folds: list[FoldMeans] | None = None
 
 
 class SettingKind(ABC):
@@ -117,27 +109,17 @@ class ChoosingSettings(SettingKind):
         chosen = self.held_out_choices(rows)
         outcomes = outcomes_of_choices(rows.task, chosen)
         known = known_rows(rows)
-        folds = []
-        for fold in rows.folds:
-            held_out = fold.test[known[fold.test]]
-            if not held_out.size:
-                continue
-            others = known.copy()
-            others[fold.test] = False
-            means = group_means(outcomes.take(others), rows.task.groups[others])
-            new_means = group_means(outcomes.take(held_out), rows.task.groups[held_out])
-            folds.append(FoldMeans(*means, *new_means, len(held_out)))
         quality, dollars = group_means(outcomes.take(known), rows.task.groups[known])
-        n_experts = len(rows.task.table.experts)
-        shares = [expert_shares(column, n_experts) for column in chosen[known].T]
+        asked = [
+            column[:, None] == np.arange(rows.task.costs.shape[1]) for column in chosen[known].T
+        ]
         return HeldOutSettings(
             self.settings(),
             self.policies(),
             quality,
             dollars,
             outcomes,
-            np.array(shares).reshape(-1, n_experts),
-            folds,
+            *what_is_asked(rows.task, asked, known),
         )
 
 
@@ -212,18 +194,31 @@ class Cascades(SettingKind):
     def cross_fit(self, rows: TuningRows) -> HeldOutSettings:
         fitted = rows.each_part(fit_cascades, "cascades", self._max_calls)
         known = known_rows(rows)
+        experts = rows.task.outcomes
         folds = []
         for fold, cascades in zip(rows.folds, fitted[1:], strict=True):
             held_out = fold.test[known[fold.test]]
             if not held_out.size:
                 continue
+            others = known.copy()
+            others[fold.test] = False
+            quality, dollars = group_means(experts.take(others), rows.task.groups[others])
             outcomes = cascade_outcomes(rows.task, fold.X, cascades.policies, held_out)
-            new_means = group_means(outcomes, rows.task.groups[held_out])
-            folds.append(FoldMeans(cascades.quality, cascades.dollars, *new_means, len(held_out)))
+            new_outcomes = side_by_side([outcomes, experts.take(held_out)])
+            folds.append(
+                FoldMeans(
+                    np.concatenate([cascades.quality, quality]),
+                    np.concatenate([cascades.dollars, dollars]),
+                    *group_means(new_outcomes, rows.task.groups[held_out]),
+                    len(held_out),
+                )
+            )
         final = fitted[0]
         outcomes = cascade_outcomes(
             rows.task, rows.X, final.policies, np.arange(len(rows.task.table))
         )
+        answers = rows.task.table[known].answers
+        asked = [policy.run(rows.X[known], answers).asked for policy in final.policies]
         settings = [Setting(CASCADE, index) for index in range(len(final.policies))]
         policies = [rows.unscaled(policy) for policy in final.policies]
         return HeldOutSettings(
@@ -232,7 +227,7 @@ class Cascades(SettingKind):
             final.quality,
             final.dollars,
             outcomes,
-            asked_shares(rows.task, rows.X[known], final.policies, known),
+            *what_is_asked(rows.task, asked, known),
             folds,
         )
 
@@ -306,14 +301,20 @@ def cascade_outcomes(
     return side_by_side(columns)
 
 
-def asked_shares(
-    task: Task, X: Any, policies: Sequence[CascadePolicy], known: BoolArray
-) -> FloatArray:
-    """Return the share (m, n_experts) of the known rows in which each cascade asks each expert."""
-    answers = task.table[known].answers
-    assert answers is not None
-    shares = [policy.run(X, answers).asked.mean(axis=0) for policy in policies]
-    return np.array(shares).reshape(-1, len(task.table.experts))
+def what_is_asked(
+    task: Task, asked: Sequence[BoolArray], known: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return how often m settings ask each expert, and what it is paid on average, (m, n_experts) each.
+
+    ``asked`` has a mask (n_known, n_experts) for each setting: the experts that it asks in the known rows.
+    """
+    assert task.table.prices is not None
+    weights = group_weights(task.groups[known])
+    prices = task.table.prices[known]
+    shape = (-1, prices.shape[1])
+    shares = [np.minimum(weights @ mask, 1.0) for mask in asked]  # rounding
+    dollars = [weights @ np.where(mask, prices, 0.0) for mask in asked]
+    return np.array(shares).reshape(shape), np.array(dollars).reshape(shape)
 
 
 def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Results:

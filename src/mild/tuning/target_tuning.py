@@ -25,7 +25,6 @@ from mild.artifact.targets import (
     target_info,
 )
 from mild.core.arrays import BoolArray, FloatArray
-from mild.core.rounding import tie_ranks
 from mild.data.splits import folds as group_folds
 from mild.metrics import Verdict, judge_cost
 from mild.metrics.operating_points import (
@@ -42,6 +41,7 @@ from mild.policies import TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.calibration import fit_novelty
 from mild.routers.cost_models import HeadEstimates
+from mild.tuning.baselines import Coin, cheapest_single, coin_for, level_experts, share_rows
 from mild.tuning.cascades import cascade_hint, cascade_summary, no_cascade
 from mild.tuning.fitting import (
     NOVELTY_FOLDS,
@@ -74,8 +74,6 @@ from mild.tuning.tasks import Task, make_task, task_splits
 
 #: Share of the rows that a guarantee keeps for calibration.
 CALIBRATION_SHARE = 0.5
-# A single expert is suggested if it meets the target with at least this probability.
-NEAR_PROBABILITY = 0.2
 
 
 def tune_for_target(request: TuneRequest) -> TuneResult:
@@ -416,6 +414,9 @@ class TargetFit:
 
     def result(self, router: Router, verdict: Verdict, features_kind: str) -> TuneResult:
         """Return the result of ``mild.tune``, from the router, its verdict and the kind of its features."""
+        coin = None
+        if self.point.expert is None:
+            coin = coin_for(self.held_out, self.point)
         return TuneResult(
             router=router,
             verdict=verdict,
@@ -426,7 +427,10 @@ class TargetFit:
             routes_as_constant=self.point.expert is not None,
             target=self.info(),
             certainty_rows=tuple(self._certainty_rows()),
-            single_expert=self._single_expert(),
+            shares=tuple(share_rows(self.held_out, self.point)),
+            baselines=tuple(self._baselines(coin)),
+            coin=coin,
+            level=level_experts(self.held_out),
             cascade=self._cascade_facts(router),
             answers_unused=self._cascade_hint(),
             cost=self.request.task.cost,
@@ -505,33 +509,35 @@ class TargetFit:
         rows.append({**self._figures(self.point), "taken": True})
         return rows
 
-    def _single_expert(self) -> str | None:
-        """Return a sentence about the cheapest single expert that may meet the target.
-
-        None if only the best expert may, or if the chosen point is this expert.
-        """
-        if not self.target.is_about_quality:
-            return None
+    def _baselines(self, coin: Coin | None) -> list[dict[str, Any]]:
+        """Return a row for the router and each of its baselines, with quality and dollars."""
         frontier = self.frontier
-        candidates = []
-        for expert in range(len(self.expert_names)):
-            point = frontier.alone(expert)
-            if self.target.probability_of(frontier, point) >= NEAR_PROBABILITY:
-                candidates.append(point)
-        if not candidates:
-            return None
-        ranks = tie_ranks([point.dollars for point in candidates])
-        cheapest = candidates[int(np.argmin(ranks))]
-        if cheapest.expert in (frontier.best_expert, self.point.expert):
-            return None
-        figures = self._figures(cheapest)
-        probability = self.target.probability_of(frontier, cheapest)
-        words = f"Always {self.expert_names[cheapest.expert or 0]}"
-        if figures["quality_kept"] is not None:
-            words += f" keeps {100 * figures['quality_kept']:.1f} %"
-        if figures["dollars_saved"] is not None:
-            words += f", saves {100 * figures['dollars_saved']:.0f} %"
-        return f"{words}, and meets the target with probability {100 * probability:.0f} %."
+        named = self._figures(frontier.reference)
+        rows = [{"choice": "router", **self._figures(self.point)}, {"choice": "named", **named}]
+        if self.target.is_about_quality:
+            single = cheapest_single(self.target, self.held_out)
+            if single is not None:
+                rows.append({"choice": "single", **self._figures(single)})
+        if coin is not None and not coin.is_router:
+            rows.append(self._coin_figures(coin))
+        return rows
+
+    def _coin_figures(self, coin: Coin) -> dict[str, Any]:
+        """Return setting, quality and dollars of the coin, as of a point."""
+        reference = self.frontier.reference
+        kept = saved = None
+        if reference.quality > 0:
+            kept = coin.quality / reference.quality
+        if reference.dollars > 0:
+            saved = 1 - coin.dollars_per_1000 / reference.dollars
+        return {
+            "choice": "coin",
+            "setting": coin.setting,
+            "quality": coin.quality,
+            "quality_kept": kept,
+            "dollars_per_1000": coin.dollars_per_1000,
+            "dollars_saved": saved,
+        }
 
 
 def separate_means(task: Task) -> FloatArray:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mild.artifact.targets import Target
 from mild.core.arrays import invalid
 from mild.data import Outcomes, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.defaults import TARGET_PROBABILITY
-from mild.errors import check_arguments
+from mild.errors import InvalidInputError, check_arguments
 from mild.features import TextFeatures
 from mild.tuning.cascades import checked_answers
 from mild.tuning.lowest_cost import constant_result, tune_for_cost
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
     from mild.routers import RouterCV
 
 __all__ = ["TuneResult", "tune"]
+
+#: Share of the best expert's quality that is kept where dollars are known and no goal is given.
+KEPT_WITHOUT_GOAL = 0.95
+#: With a target and fewer groups of rows than FEW_GROUPS, so many folds: routers that are fitted on a fifth
+#: less would be judged as worse than the one that is saved.
+FOLDS_OF_FEW, FEW_GROUPS = 10, 500
 
 
 @check_arguments
@@ -52,7 +61,8 @@ def tune(
     Linear routers of several strengths and margins, and other kinds of routers, are compared by
     cross-validation. Equal queries stay in one fold. The cost of an answer is ``error + beta +
     price_weight * dollars + latency_weight * seconds``; with a target, the trade-off between error and
-    dollars is searched instead.
+    dollars is searched instead. Without a goal, 95 % of the best expert's quality is kept if dollars are
+    known; if they are not, the mean error is the least.
 
     Parameters
     ----------
@@ -61,8 +71,9 @@ def tune(
     max_quality_loss : largest loss of quality compared with the best expert, such as 0.01
     max_dollars : budget in dollars per 1,000 queries, for which the quality is to be as high as possible
     target_probability : probability with which these targets are to be met on the same number of new rows,
-        an estimate. At 0.5 they are expected to be met; above it, the setting must meet them with a
-        margin on the held-out rows. It needs a target, and cannot be combined with ``guarantee``
+        an estimate: the setting must meet them with a margin on the held-out rows. At 0.5 they are met on
+        average, and missed in half of all cases. It needs a target, and cannot be combined with
+        ``guarantee``
     guarantee : probability with which ``max_quality_loss`` holds, such as 0.9. Half of the rows are kept
         for its calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
@@ -115,10 +126,19 @@ def tune(
     has_target = bool(target.limits_by_name) or objective is not None
     _check_one_goal(target, terms, objective)
     table = read_outcomes(data)
+    _check_experts(table)
+    goal = None
+    if not has_target and not terms.stated and _has_dollars(table):
+        target = replace(target, keep_quality=KEPT_WITHOUT_GOAL)
+        has_target = True
+        goal = f"No goal was given: keep_quality={KEPT_WITHOUT_GOAL} is taken."
     max_calls = most_calls(cascade)
     _check_table(table, target, objective, max_calls)
     task = make_task(table, terms, groups, needs_prices=has_target)
     check_rows(task)
+    may_choose_folds = has_target and time is None and (search is None or search.cv is None)
+    if may_choose_folds and FOLDS_OF_FEW <= len(np.unique(task.groups)) < FEW_GROUPS:
+        unfitted_search.set_params(cv=FOLDS_OF_FEW)
     request = TuneRequest(
         task, target, unfitted_search, max_calls, text, time, random_state, progress
     )
@@ -128,10 +148,34 @@ def tune(
         unused_settings = unused_with_target(search)
         if unused_settings:
             request.notes.append(_unused_words(unused_settings))
-        return tune_for_target(request)
+        return replace(tune_for_target(request), goal=goal)
     if task.constant_expert is not None:
         return constant_result(request)
     return tune_for_cost(request)
+
+
+def _has_dollars(table: Outcomes) -> bool:
+    """Whether scores and dollars of every expert are known in some rows."""
+    if table.given_costs is not None or table.prices is None:
+        return False
+    return not np.isnan(table.prices).all(axis=0).any()
+
+
+def _check_experts(table: Outcomes) -> None:
+    """Refuse a table in which there is nothing to choose from."""
+    if len(table.experts) < 2:
+        raise InvalidInputError(
+            f"a table to tune on must have at least two experts; got {table.experts[0]} alone.",
+            parameter="table",
+            code="one_expert",
+        )
+    if table.given_costs is None and not np.nansum(table.scores) > 0:
+        raise InvalidInputError(
+            "a table to tune on must have a right answer; all of its scores are 0. Check the column of the "
+            "scores.",
+            parameter="table",
+            code="no_right_answer",
+        )
 
 
 def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
