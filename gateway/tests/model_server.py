@@ -22,7 +22,9 @@ right. A rule is a dictionary with any of
     wrong       what the others get ("I do not know.")
     text        what all get instead
     tool        {"name": ..., "arguments": {...}}: a call of this tool instead
-    tokens      [input, output] that the usage reports; null for an answer without usage. Otherwise words
+    words       of the answer, unless the request's limit cuts it off before: a word is a token
+    tokens      [input, output] that the usage reports, or the usage itself; null for an answer without
+                usage. Otherwise words
     reports     model that the answer names, instead of the one that was asked for
     delay       seconds before the answer
     pause       seconds between two events of a stream
@@ -176,9 +178,15 @@ class _Models:
             entry["ended"] = "whole"
             return _other_response(rule)
         said = self.text_of(rule, model, text)
+        is_cut = False
+        if "words" in rule:
+            limit = body.get("max_completion_tokens") or body.get("max_tokens") or rule["words"]
+            is_cut = limit < rule["words"]
+            said = " ".join(["word"] * min(limit, rule["words"]))
         tokens = rule.get("tokens", [len(text.split()), len(said.split())])
         model = rule.get("reports", model)
-        document, events = _FORMS[request.url.path](body, model, said, rule.get("tool"), tokens)
+        form = _FORMS[request.url.path]
+        document, events = form(body, model, said, rule.get("tool"), tokens, is_cut)
         if body.get("stream"):
             return StreamingResponse(_sent(events, rule, entry), media_type="text/event-stream")
         content = json.dumps(document).encode()
@@ -248,16 +256,18 @@ async def _sent(
 # What an answer looks like on each path: a plain one, and the events of a stream.
 _Answer = tuple[dict[str, Any], list[bytes]]
 _Tool = dict[str, Any] | None
-_Tokens = list[int] | None
+_Tokens = list[int] | dict[str, Any] | None
 
 
-def _chat(body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens) -> _Answer:
+def _chat(
+    body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens, is_cut: bool
+) -> _Answer:
     """OpenAI's chat completions."""
     base = {"id": "chatcmpl-1", "created": 1, "model": model}
     message: dict[str, Any] = {"role": "assistant", "content": said}
     deltas = [{"role": "assistant", "content": ""}]
     deltas += [{"content": piece} for piece in _pieces(said)]
-    reason = "stop"
+    reason = "length" if is_cut else "stop"
     if tool is not None:
         arguments = json.dumps(tool["arguments"])
         call = {
@@ -285,13 +295,14 @@ def _chat(body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tok
 
 
 def _completion(
-    body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens
+    body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens, is_cut: bool
 ) -> _Answer:
     """OpenAI's older completions, which know no tools."""
     base = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": model}
     usage = _openai_usage(tokens)
     choices = [{"index": 0, "text": piece, "finish_reason": None} for piece in _pieces(said)]
-    choices.append({"index": 0, "text": "", "finish_reason": "stop"})
+    reason = "length" if is_cut else "stop"
+    choices.append({"index": 0, "text": "", "finish_reason": reason})
     chunks = [{**base, "choices": [choice]} for choice in choices]
     if usage and (body.get("stream_options") or {}).get("include_usage"):
         chunks.append({**base, "choices": [], **usage})
@@ -299,12 +310,14 @@ def _completion(
     return document, [*map(_data, chunks), b"data: [DONE]\n\n"]
 
 
-def _message(body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens) -> _Answer:
+def _message(
+    body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens, is_cut: bool
+) -> _Answer:
     """Anthropic's messages."""
     content: dict[str, Any] = {"type": "text", "text": said}
     opened: dict[str, Any] = {"type": "text", "text": ""}
     deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(said)]
-    reason = "end_turn"
+    reason = "max_tokens" if is_cut else "end_turn"
     if tool is not None:
         content = {
             "type": "tool_use",
@@ -317,7 +330,9 @@ def _message(body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
         reason = "tool_use"
     usage = {}
-    if tokens is not None:
+    if isinstance(tokens, dict):
+        usage = {"usage": tokens}
+    elif tokens is not None:
         usage = {"usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]}}
     message = {
         "id": "msg_1",
@@ -342,7 +357,7 @@ def _message(body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _
 
 
 def _embeddings(
-    body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens
+    body: dict[str, Any], model: str, said: str, tool: _Tool, tokens: _Tokens, is_cut: bool
 ) -> _Answer:
     """OpenAI's embeddings: the same vector for every input."""
     inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
@@ -350,7 +365,7 @@ def _embeddings(
     for index in range(len(inputs)):
         data.append({"object": "embedding", "index": index, "embedding": [0.25, -0.5]})
     document: dict[str, Any] = {"object": "list", "model": model, "data": data}
-    if tokens is not None:
+    if isinstance(tokens, list):
         document["usage"] = {"prompt_tokens": tokens[0], "total_tokens": tokens[0]}
     return document, []
 
@@ -366,6 +381,8 @@ _FORMS = {
 def _openai_usage(tokens: _Tokens) -> dict[str, Any]:
     if tokens is None:
         return {}
+    if isinstance(tokens, dict):
+        return {"usage": tokens}
     used = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
     return {"usage": used}
 

@@ -573,6 +573,16 @@ def limited_expert(
     }
 
 
+def first_event(seconds: float) -> dict[str, Any]:
+    """Settings of an expert that may take so long until the first event of a stream."""
+    return {"first_byte_seconds": seconds}
+
+
+def allowed_fields(*names: str) -> dict[str, Any]:
+    """Settings of an expert that takes these fields also under a budget."""
+    return {"allow_fields": list(names)}
+
+
 def key_from_variable(variable: str) -> dict[str, str]:
     """Settings of an expert whose key is in a variable of the environment."""
     return {"api_key_env": variable}
@@ -744,3 +754,26 @@ def read_replayed_rows(figures: Mapping[str, Any]) -> int:
 def read_imported(figures: Mapping[str, Any]) -> tuple[int, int]:
     """How many scores ``import_scores`` has written, and how many are of requests that it does not know."""
     return figures["written"], figures["unknown"]
+
+
+# What is charged.
+
+COMPLETIONS = "/v1/completions"
+RESPONSES = "/v1/responses"
+#: Codes of fields that are refused: without a known price, and a known one in another case.
+NOT_ALLOWED = "field_not_allowed"
+MISSPELLED = "invalid_field"
+#: How an answer ends, by path, that a limit of tokens has cut.
+CUT = {CHAT: "length", COMPLETIONS: "length", RESPONSES: "max_output_tokens"}
+
+
+def sent_limit(body: Mapping[str, Any]) -> int:
+    """Tokens that a request to an expert allows its answer to have."""
+    return body["max_tokens"]
+
+
+def finish(path: str, document: Mapping[str, Any]) -> str:
+    """How an answer says that it has ended."""
+    if path == RESPONSES:
+        return document["incomplete_details"]["reason"]
+    return document["choices"][0]["finish_reason"]

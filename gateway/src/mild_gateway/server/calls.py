@@ -116,14 +116,9 @@ class Calls:
     def new(self, name: str | None = None, step: int = 0) -> ExpertCall:
         """A call that is charged to this request; ``name`` and ``step`` are those of a cascade."""
         trace = self.trace
-        headers = self.request.headers
-        if name is not None:
-            if trace is not None:
-                trace = trace.branch()
-            if "idempotency-key" in headers:
-                # Another expert, or another sample, is another request, perhaps to the same provider.
-                headers = headers | {"idempotency-key": f"{headers['idempotency-key']}-{name}"}
-        call = ExpertCall(headers, trace, name, step)
+        if name is not None and trace is not None:
+            trace = trace.branch()
+        call = ExpertCall(self.request.headers, trace, name, step)
         self.all.append(call)
         return call
 

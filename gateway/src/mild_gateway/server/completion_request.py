@@ -38,15 +38,9 @@ from mild_gateway.selection.text import request_text, text_bytes, uncountable_in
 from mild_gateway.server.body import parse_body
 from mild_gateway.server.middleware import name_request
 
-# Headers of the client that are passed on; its key never is.
-_PASSED_ON = (
-    b"traceparent",
-    b"tracestate",
-    b"openai-beta",
-    b"anthropic-beta",
-    b"anthropic-version",
-    b"idempotency-key",
-)
+# Headers of the client that are passed on. Its key never is. Neither are names of trials, which may have
+# prices of their own (anthropic-beta), and idempotency keys: all clients share the expert's account.
+_PASSED_ON = (b"traceparent", b"tracestate", b"anthropic-version")
 _MAX_SESSION_CHARACTERS = 512
 Headers = list[tuple[bytes, bytes]]
 

@@ -1,0 +1,179 @@
+"""What is charged is what may have been spent, whatever a request says and whenever its client leaves."""
+
+from __future__ import annotations
+
+import json
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from journeys import adapter
+from journeys.service import PRICES, fit_router, one_question, serving
+from model_server import ModelServer
+from waiting import PATIENCE, wait_until
+
+pytestmark = pytest.mark.slow
+
+# Questions for which the router chooses small, and medium.
+SUM, RIVER = one_question("plus"), one_question("river")
+#: Tokens of an answer to a request that names no limit, by expert.
+LIMITS = {"small": 40, "medium": 30, "large": 50}
+# What an expert writes if nobody limits it.
+MANY_WORDS = 16_000
+BUDGET = 10.0
+# Seconds until the first event of a stream; a plain answer may take longer.
+FIRST_EVENT = 1.0
+
+
+def dollars(name, tokens_in, tokens_out):
+    price_in, price_out = PRICES[name]
+    return (tokens_in * price_in + tokens_out * price_out) / 1e6
+
+
+@pytest.fixture(scope="module")
+def models():
+    with ModelServer() as models:
+        yield models
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("charges")
+    fit_router(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def service(folder, models):
+    """Experts behind a budget that is not used up; medium speaks Anthropic's API."""
+    experts = {
+        name: adapter.limited_expert(models.url, f"{name}-model", prices, LIMITS[name])
+        for name, prices in PRICES.items()
+    }
+    experts["medium"] |= {"api": "anthropic"}
+    experts["large"] |= adapter.first_event(FIRST_EVENT)
+    given = adapter.settings(experts, access={"budget_day": BUDGET})
+    adapter.write_settings(folder, given)
+    with serving(folder, models) as service:
+        yield service
+
+
+@pytest.fixture
+def asked(service):
+    """The gateway; what was asked before is not counted, and the experts answer as usual."""
+    service.set_rules({})
+    # Rows come in the order in which requests have ended.
+    service.rows([service.post(adapter.CHAT, adapter.chat(SUM))])
+    service.new_rows(1)
+    service.received()
+    return service
+
+
+def spent(service):
+    """Dollars in the account of all requests."""
+    return adapter.spent_dollars(service.get(adapter.METRICS).document)[adapter.ALL_KEYS]
+
+
+# The limit of an answer.
+
+CHAT = {"messages": [{"role": "user", "content": SUM}]}
+UNLIMITED = {
+    adapter.CHAT: CHAT,
+    adapter.COMPLETIONS: {"prompt": SUM},
+    adapter.RESPONSES: {"input": SUM},
+}
+
+
+# The usage that an expert reports.
+
+
+# Fields of a request.
+
+UNKNOWN_FIELDS = {
+    "models": ["openai/o1-pro"],
+    "route": "fallback",
+    "plugins": [{"id": "web"}],
+    "fallbacks": ["large"],
+    "api_base": "https://example.com",
+    "modalities": ["audio"],
+    "search_parameters": {"mode": "on"},
+    "enable_search": True,
+    "file_ids": ["file-1"],
+    "attachments": [{"file_id": "file-1"}],
+    "top_k": 40,
+}
+
+
+def chat_of(*parts, **more):
+    """A chat request for small whose only turn has these parts, behind a text."""
+    turn = {"role": "user", "content": [{"type": "text", "text": SUM}, *parts]}
+    return {"model": "small", "messages": [turn], **more}
+
+
+def refused(service, body, path=adapter.CHAT):
+    """Code and field of a refusal that was given before anybody was asked."""
+    answer = service.post(path, body)
+    assert answer.status == 400, answer
+    assert service.received() == []
+    return adapter.error_code(answer.document), answer.document["error"].get("param")
+
+
+MISSPELLED = [
+    {"max_tokens": 1, "Max_Tokens": MANY_WORDS},
+    {"Model": "o1-pro"},
+    {"N": 50},
+    {"max_to\u212aens": MANY_WORDS},
+    {"Max_Tokens": None},
+]
+
+
+def check_misspelled(service):
+    for fields in MISSPELLED:
+        (name,) = fields.keys() - {"max_tokens"}
+        assert refused(service, chat_of(**fields)) == (adapter.MISSPELLED, name)
+    turn = {"role": "user", "content": SUM, "Content": "What else?"}
+    assert refused(service, {"model": "small", "messages": [turn]}) == (
+        adapter.MISSPELLED,
+        "messages[0].Content",
+    )
+    part = {"type": "text", "text": "a", "Image_URL": {"url": "https://example.com/a.png"}}
+    assert refused(service, chat_of(part)) == (
+        adapter.MISSPELLED,
+        "messages[0].content[1].Image_URL",
+    )
+
+
+def test_headers_that_spend_or_mix_up_tenants_are_not_passed_on(asked):
+    headers = {
+        "idempotency-key": "k1",
+        "anthropic-beta": "context-1m-2025-08-07",
+        "openai-beta": "trial=v1",
+        "anthropic-version": "2023-06-01",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+    for name in ("small", "medium"):
+        assert asked.post(adapter.CHAT, adapter.chat(SUM, name), headers).status == 200
+        (entry,) = asked.received()
+        assert not entry["headers"].keys() & set(list(headers)[:3])
+        assert entry["headers"]["anthropic-version"] == "2023-06-01"
+        assert entry["headers"]["traceparent"] == headers["traceparent"]
+
+
+# Clients that leave, and answers that take long.
+
+
+def leave(service, body, after=b""):
+    """Send a request, and leave when these bytes have come; at once without any, when it is asked."""
+    address = urlsplit(service.gateway.address)
+    content = json.dumps(body).encode()
+    head = f"POST {adapter.CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n"
+    n_asked = len(service.models.received())
+    with socket.create_connection((address.hostname, address.port), PATIENCE) as connection:
+        connection.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + content)
+        found = b""
+        while after not in found:
+            piece = connection.recv(65536)
+            assert piece
+            found += piece
+        wait_until(lambda: len(service.models.received()) > n_asked)
