@@ -267,7 +267,7 @@ async def test_the_limit_of_the_first_byte_counts_from_the_connection():
 
     async with client_of(serve, limits=limits) as client:
         with pytest.raises(ExpertError, match="no first byte came in time") as caught:
-            await client.post("/x", b"{}")
+            await client.post("/x", b"{}", streamed=True)
     assert caught.value.kind == "timeout"
 
 

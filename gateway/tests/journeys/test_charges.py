@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from journeys import adapter
-from journeys.service import PRICES, fit_router, one_question, serving
+from journeys.service import PRICES, TOKENS, fit_router, one_question, serving
 from model_server import ModelServer
 from waiting import PATIENCE, wait_until
 
@@ -177,3 +177,15 @@ def leave(service, body, after=b""):
             assert piece
             found += piece
         wait_until(lambda: len(service.models.received()) > n_asked)
+
+
+def test_a_plain_answer_may_take_longer_than_the_first_event_of_a_stream(asked):
+    asked.set_rules({"large": {"delay": 3 * FIRST_EVENT}})
+    answer = asked.post(adapter.CHAT, adapter.chat(SUM, "large"))
+    assert answer.status == 200
+    (row,) = asked.new_rows(1)
+    assert (row.attempts, row.tokens) == (1, TOKENS["large"])
+    assert len(asked.received()) == 1
+    body = {**adapter.chat(SUM, "large"), "stream": True}
+    refusal = asked.post(adapter.CHAT, body)
+    assert (refusal.status, adapter.error_code(refusal.document)) == (504, "expert_timeout")

@@ -10,7 +10,7 @@ from gateway_cases import ask, chat, endpoint_of, events, expert, gateway, rows
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("no_retry", "short_pauses")
-QUICK = {"first_byte_seconds": 0.5}
+QUICK = {"first_byte_seconds": 0.5, "total_seconds": 1.0}
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n"

@@ -79,7 +79,7 @@ async def test_what_a_key_provokes_reorders_the_experts_of_that_key_only(
     assert "text" not in line
 
 
-async def too_slow(path, body, headers=None):
+async def too_slow(path, body, headers=None, **kind):
     raise ExpertError("timeout", "a test")
 
 

@@ -19,7 +19,7 @@ from mild_gateway.config import AccessSettings
 
 pytestmark = pytest.mark.usefixtures("no_retry", "short_pauses")
 RETRIES = "mild_gateway.server.calls.RETRIES"
-QUICK = {"first_byte_seconds": 0.5}
+QUICK = {"first_byte_seconds": 0.5, "total_seconds": 1.0}
 BEFORE = ("empty", "error_first", "done_first", "plain")
 CASES = [
     *((fault, False) for fault in FAULTS if fault not in ("slow", "extra")),

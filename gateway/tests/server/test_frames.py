@@ -34,7 +34,7 @@ async def frames_of(monkeypatch, router, document):
     """Our frames when the client is asked to post, for each call of one request."""
     seen = []
 
-    async def post(self, path, body, headers=None):
+    async def post(self, path, body, headers=None, **kind):
         seen.append(our_frames())
         raise NotedError
 

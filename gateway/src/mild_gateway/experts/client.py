@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import math
 import os
 import ssl
 import urllib.request
@@ -42,7 +43,7 @@ class TimeLimits:
     """Seconds that the parts of one request to an expert may take."""
 
     connect: float  # name resolution, connection and TLS
-    first_byte: float  # from the connection to the head of the response
+    first_byte: float  # from the connection to the head of the response, of a stream alone
     idle: float  # between two pieces of the body
     total: float  # everything together
 
@@ -121,11 +122,13 @@ class EndpointResponse:
 class _Attempt:
     """One request on its way: its time limit, and what aiohttp's tracing tells about its connection."""
 
-    def __init__(self, limits: TimeLimits, body: bytes, end: float) -> None:
+    def __init__(self, limits: TimeLimits, body: bytes, end: float, *, streamed: bool) -> None:
         self.is_connected = False
         self.uses_kept_connection = False
         self._limits = limits
-        self._head_seconds = limits.first_byte + len(body) / MIN_BYTES_PER_SECOND
+        self._head_seconds = math.inf
+        if streamed:
+            self._head_seconds = limits.first_byte + len(body) / MIN_BYTES_PER_SECOND
         self._end = end
         connect_end = asyncio.get_running_loop().time() + limits.connect
         self.timeout = asyncio.timeout_at(min(connect_end, end))
@@ -187,15 +190,23 @@ class EndpointClient:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def post(
-        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        streamed: bool = False,
     ) -> EndpointResponse:
-        """Send a body to a path such as ``/chat/completions`` and wait for the head of the response."""
+        """Send a body to a path such as ``/chat/completions`` and wait for the head of the response.
+
+        A plain answer begins when it is whole: only that of a stream is expected after ``first_byte``.
+        """
         if self._session is None:
             self._session = self._open(keeps_connections=True)
         clock = asyncio.get_running_loop().time
         start = clock()
         end = start + self._limits.total
-        attempt = _Attempt(self._limits, body, end)
+        attempt = _Attempt(self._limits, body, end, streamed=streamed)
         try:
             response = await self._send(self._session, attempt, path, body, headers)
         except ExpertError as error:
@@ -205,7 +216,7 @@ class EndpointClient:
                 raise
             if self._fresh_session is None:
                 self._fresh_session = self._open(keeps_connections=False)
-            attempt = _Attempt(self._limits, body, end)
+            attempt = _Attempt(self._limits, body, end, streamed=streamed)
             response = await self._send(self._fresh_session, attempt, path, body, headers)
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             response.close()

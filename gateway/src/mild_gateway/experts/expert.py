@@ -203,7 +203,9 @@ class Expert:
     requests_per_minute: Positive | None = None
     """Requests per minute, in each worker. Without it, no limit."""
     first_byte_seconds: Positive = 60.0
-    """Time to the first byte of the answer."""
+    """Time to the first byte of a streamed answer. A plain answer begins when it is whole, and may take
+    `total_seconds`.
+    """
     total_seconds: Positive = 600.0
     """Longest time of one attempt, from the connection to the last byte."""
     stream_usage: Flag = True

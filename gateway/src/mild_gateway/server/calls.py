@@ -176,7 +176,9 @@ class Calls:
             start = time.perf_counter()
             try:
                 path = upstream_endpoint(self.request.endpoint, client.expert.api)
-                response = await client.http.post(path, body, headers)
+                response = await client.http.post(
+                    path, body, headers, streamed=self.request.streamed
+                )
                 answer = await open_answer(client, self.key, self.request, response)
             finally:
                 call.waits.append((start, time.perf_counter()))
