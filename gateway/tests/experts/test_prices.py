@@ -15,6 +15,7 @@ from mild_gateway.experts.prices import (
     asked_tokens,
     estimate_tokens,
     most_tokens,
+    read_usage,
     written_bytes,
 )
 
@@ -221,3 +222,22 @@ def test_cached_tokens_are_charged_at_their_price_and_never_paid_back(details, c
     price = Price(2.0, 8.0, per_million_cached_in=0.5)
     assert price.of(usage) == pytest.approx((1000 - cached) * 2e-6 + cached * 0.5e-6)
     assert Price(2.0, 8.0).of(usage) == pytest.approx(2e-3)
+
+
+@pytest.mark.parametrize(
+    ("more", "tokens_out"),
+    [
+        ({}, 5),
+        ({"total_tokens": 15}, 5),
+        ({"total_tokens": 3015}, 3005),
+        ({"total_tokens": 3}, 5),
+        ({"total_tokens": 10**9}, 5),
+        ({"total_tokens": "3015"}, 5),
+        ({"completion_tokens_details": {"reasoning_tokens": 3000}}, 3005),
+        ({"completion_tokens_details": {"reasoning_tokens": 4}}, 5),
+        ({"completion_tokens_details": None, "total_tokens": None}, 5),
+    ],
+)
+def test_reasoning_is_output_wherever_it_is_counted(more, tokens_out):
+    usage = read_usage({"prompt_tokens": 10, "completion_tokens": 5, **more})
+    assert (usage.tokens_in, usage.tokens_out) == (10, tokens_out)

@@ -88,6 +88,41 @@ UNLIMITED = {
 # The usage that an expert reports.
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("usage", "tokens_out"),
+    [
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 3015}, 3005),
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "completion_tokens_details": {"reasoning_tokens": 3000},
+            },
+            3005,
+        ),
+        # Here the reasoning is counted already.
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 3005,
+                "total_tokens": 3015,
+                "completion_tokens_details": {"reasoning_tokens": 3000},
+            },
+            3005,
+        ),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 3}, 5),
+    ],
+)
+def test_reasoning_is_charged_wherever_it_is_reported(asked, usage, tokens_out, streamed):
+    asked.set_rules({"small": {"tokens": usage, "text": "four"}})
+    ask = asked.stream if streamed else asked.post
+    assert ask(adapter.CHAT, adapter.chat(SUM)).status == 200
+    (row,) = asked.new_rows(1)
+    assert row.tokens == (10, tokens_out)
+    assert row.dollars == pytest.approx(dollars("small", 10, tokens_out))
+
+
 # Fields of a request.
 
 UNKNOWN_FIELDS = {

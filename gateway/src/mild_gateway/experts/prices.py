@@ -279,9 +279,12 @@ def read_usage(reported: Any, *, needs_out: bool = False) -> Usage | None:
     """The usage that OpenAI's or Anthropic's API reports; None if it makes no sense.
 
     Unless ``needs_out``, a prompt that is only read, or an empty answer, may leave out its other count.
+    Reasoning is output, also where it is not part of ``completion_tokens``.
 
     >>> read_usage({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4}})
     Usage(tokens_in=9, tokens_out=0, estimated=False, cached_in=4, cache_write_in=0)
+    >>> read_usage({"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 3014}).tokens_out
+    3005
     """
     if isinstance(reported, dict) and "input_tokens" in reported:
         reported = chat_usage(reported)
@@ -299,10 +302,23 @@ def read_usage(reported: Any, *, needs_out: bool = False) -> Usage | None:
     written_in = min(_sensible_count(details.get("cache_write_tokens")), tokens_in - cached_in)
     return Usage(
         tokens_in,
-        _sensible_count(tokens_out),
+        _all_tokens_out(reported),
         cached_in=cached_in,
         cache_write_in=written_in,
     )
+
+
+def _all_tokens_out(reported: Mapping[str, Any]) -> int:
+    """Tokens of the answer with those of the reasoning, which some endpoints count apart."""
+    tokens_out = _sensible_count(reported.get("completion_tokens"))
+    details = reported.get("completion_tokens_details")
+    if isinstance(details, dict):
+        reasoning = _sensible_count(details.get("reasoning_tokens"))
+        # If it were part of the answer, it would not be more.
+        if reasoning > tokens_out:
+            tokens_out += reasoning
+    total = _sensible_count(reported.get("total_tokens"))
+    return max(tokens_out, total - reported["prompt_tokens"])
 
 
 def tokens_in_bytes(size: int) -> int:
