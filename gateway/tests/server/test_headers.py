@@ -1,12 +1,14 @@
 """Headers that go around a request: its id, CORS, OPTIONS and HEAD."""
 
 import json
+import random
 import re
 
 import pytest
 
 from gateway_cases import ask, chat, solo
 from mild_gateway.config import AccessSettings, ServerSettings
+from mild_gateway.server.middleware import name_request
 
 OURS = re.compile("mild-[0-9a-f]{24}")
 ORIGIN = "https://app.example.com"
@@ -50,6 +52,13 @@ async def test_an_id_that_was_made_is_the_one_in_the_ledger():
     assert found.headers["x-request-id"] == found.headers["x-mild-request-id"] == record.request_id
     found, _, (record,) = await fetch(chat(), x_request_id="mine")
     assert found.headers["x-mild-request-id"] == record.request_id != "mine"
+
+
+def test_ids_do_not_tell_the_next_ones():
+    random.seed(1)
+    first = name_request()
+    random.seed(1)
+    assert name_request() != first
 
 
 CORS = {"server": ServerSettings(cors_origins=(ORIGIN,))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import random
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -111,7 +111,7 @@ class CompletionRequest:
         self._surcharged = surcharged_fields(document)
         self.has_budget = False
         self.deadline = _read_deadline(headers)
-        self.number = random.randbytes(12)
+        self.number = secrets.token_bytes(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
         self.headers: dict[str, str] = {}

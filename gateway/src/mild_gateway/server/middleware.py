@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import random
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -82,7 +82,7 @@ def authorization_of(headers: Headers) -> str | None:
 
 def name_request(number: bytes | None = None) -> str:
     """The id of a request from its twelve bytes; without them, a new one."""
-    return f"mild-{(number or random.randbytes(12)).hex()}"
+    return f"mild-{(number or secrets.token_bytes(12)).hex()}"
 
 
 class RequestGuard:
