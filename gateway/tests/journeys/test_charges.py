@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from journeys import adapter
-from journeys.service import PRICES, TOKENS, fit_router, one_question, serving
+from journeys.service import PRICES, TOKENS, fit_router, joined, one_question, serving
 from model_server import ModelServer
 from waiting import PATIENCE, wait_until
 
@@ -83,6 +83,42 @@ UNLIMITED = {
     adapter.COMPLETIONS: {"prompt": SUM},
     adapter.RESPONSES: {"input": SUM},
 }
+
+
+@pytest.mark.parametrize("name", ["small", "medium"])
+@pytest.mark.parametrize("path", UNLIMITED)
+def test_a_request_without_a_limit_is_answered_with_no_more_than_was_reserved(asked, path, name):
+    asked.set_rules({name: {"words": MANY_WORDS, "tokens": None} for name in LIMITS})
+    answer = asked.post(path, {"model": name, **UNLIMITED[path]})
+    assert answer.status == 200
+    (entry,) = asked.received()
+    assert adapter.sent_limit(entry["body"]) == LIMITS[name]
+    # The client sees that its answer was cut.
+    assert adapter.finish(path, answer.document) == adapter.CUT[path]
+    (row,) = asked.new_rows(1)
+    assert row.dollars <= dollars(name, len(json.dumps(entry["body"])), LIMITS[name])
+
+
+def test_streams_and_other_experts_get_their_limit_and_a_client_keeps_its_own(asked):
+    words = {"words": MANY_WORDS, "tokens": None}
+    asked.set_rules({"small": {"status": 500}, "medium": words, "large": words})
+    answer = asked.stream(adapter.CHAT, adapter.chat(SUM))
+    assert answer.headers[adapter.EXPERT] == "medium"
+    assert joined(answer.document).split() == ["word"] * LIMITS["medium"]
+    sent = [(entry["model"], adapter.sent_limit(entry["body"])) for entry in asked.received()]
+    assert set(sent) == {("small-model", LIMITS["small"]), ("medium-model", LIMITS["medium"])}
+
+    asked.set_rules({"small": words})
+    for field in ("max_tokens", "max_completion_tokens"):
+        answer = asked.post(adapter.CHAT, {**adapter.chat(SUM), field: 7})
+        assert adapter.said(answer.document).split() == ["word"] * 7
+        (entry,) = asked.received()
+        assert adapter.sent_limit(entry["body"]) == 7
+    # What limits nothing is no limit.
+    for wrong in (-1, 0, None):
+        answer = asked.post(adapter.CHAT, {**adapter.chat(SUM), "max_tokens": wrong})
+        (entry,) = asked.received()
+        assert adapter.sent_limit(entry["body"]) == LIMITS["small"]
 
 
 # The usage that an expert reports.

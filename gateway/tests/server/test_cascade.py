@@ -645,6 +645,14 @@ async def test_samples_are_calls_of_the_same_expert():
     assert dollars == pytest.approx(record.price) == pytest.approx(2 * PAID["small"])
 
 
+async def test_every_expert_of_a_cascade_gets_its_limit():
+    budget = {"budget_day": 1.0}
+    async with cascading(["4", "5", "6"], access_settings=budget) as (g, ups):
+        await ask(g.port, chat())
+        bodies = [json.loads(body) for one in vars(ups).values() for body in one.bodies]
+    assert [body["max_tokens"] for body in bodies] == [4096] * 3
+
+
 async def test_exploration_draws_one_expert_with_its_share():
     async with cascading(["4", "4", "6"], routing={"explore": 0.5}, seed=1) as (g, _):
         for _ in range(30):

@@ -25,6 +25,66 @@ def sent(endpoint, document, **own):
     return json.loads(request.body_for(one))
 
 
+LIMITED = {"price_out": 1.0, "max_tokens": 50}
+
+
+def limit_of(endpoint, document, **one):
+    """Fields that limit what is sent under a budget."""
+    expert = Expert("one", one.pop("url", "http://127.0.0.1:9/v1"), "m", **{**LIMITED, **one})
+    request = CompletionRequest([], endpoint, json.dumps(document).encode(), "last")
+    request.has_budget = True
+    body = json.loads(request.body_for(expert))
+    return {name: body[name] for name in sorted(body) if "max" in name}
+
+
+@pytest.mark.parametrize(
+    ("document", "one", "sent"),
+    [
+        (chat("Hi"), {}, {"max_tokens": 50}),
+        (chat("Hi", max_tokens=9), {}, {"max_tokens": 9}),
+        (chat("Hi", max_tokens=9, max_completion_tokens=7), {}, {"max_tokens": 9}),
+        (chat("Hi", max_tokens=-1), {}, {"max_tokens": 50}),
+        # The field that the expert takes.
+        (chat("Hi"), {"max_tokens_field": "max_new_tokens"}, {"max_new_tokens": 50}),
+        (
+            chat("Hi", max_tokens=9),
+            {"url": "https://api.openai.com/v1"},
+            {"max_completion_tokens": 9},
+        ),
+        (
+            chat("Hi"),
+            {"url": "https://a.openai.azure.com/openai/v1"},
+            {"max_completion_tokens": 50},
+        ),
+        (chat("Hi"), {"extra": {"max_completion_tokens": 8}}, {"max_completion_tokens": 8}),
+        # No more than the expert can.
+        (chat("Hi", max_tokens=9000), {"max_output": 500}, {"max_tokens": 500}),
+        (chat("Hi"), {"max_output": 30}, {"max_tokens": 30}),
+        (chat("x" * 600), {"context": 240}, {"max_tokens": 18}),
+        (chat("Hi", n=3), {}, {"max_tokens": 50}),
+    ],
+)
+def test_the_limit_that_is_reserved_is_sent(document, one, sent):
+    assert limit_of(CHAT, document, **one) == sent
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    ("endpoint", "document"),
+    [
+        (COMPLETIONS, {"model": "mild", "prompt": "Hi"}),
+        (RESPONSES, {"model": "mild", "input": "Hi"}),
+        (CHAT, chat("Hi")),
+    ],
+)
+def test_it_is_sent_in_every_api(endpoint, document, api):
+    assert limit_of(endpoint, document, api=api) == {"max_tokens": 50}
+
+
+def test_embeddings_have_no_limit():
+    assert limit_of(EMBEDDINGS, {"model": "one", "input": "Hi"}) == {}
+
+
 async def test_two_efforts_of_one_model_are_two_experts():
     async with FakeUpstream() as up:
         efforts = {name: {"reasoning_effort": name} for name in ("low", "high")}

@@ -44,6 +44,8 @@ _ANTHROPIC_VERSION = "2023-06-01"
 _BODY_FIELDS = ("model", "messages", "stream", "n", "max_tokens")
 #: What requests may hold that an expert may not take.
 CAPABILITIES = ("images", "tools", "json_schema", "reasoning")
+# Here reasoning models take no max_tokens, and all models take max_completion_tokens.
+_OPENAI_HOSTS = ("api.openai.com", ".openai.azure.com")
 # Seconds for name resolution, connection and TLS.
 CONNECT_SECONDS = 5.0
 # Further attempts at one expert for the same request, after a failure that may pass at once.
@@ -195,8 +197,8 @@ class Expert:
     max_output: Annotated[int, whole(1)] | None = None
     """Most tokens of an answer. Without it, no limit."""
     max_tokens: Annotated[int, whole(1)] = 4096
-    """Longest answer. The gateway reserves this much money where a request names no limit; `mild
-    collect` asks for at most this many tokens.
+    """Longest answer where a request names no limit. Under a budget, the gateway reserves money for so
+    many tokens and sends the expert this limit; `mild collect` always sends it.
     """
     max_in_flight: Annotated[int, whole(1)] | None = None
     """Requests at a time, in each worker. Without it, no limit."""
@@ -219,7 +221,9 @@ class Expert:
     = "high" }` or `{ temperature = 0.2 }`.
     """
     max_tokens_field: Text = "max_tokens"
-    """Name of the field that limits the tokens of an answer, such as `max_completion_tokens`."""
+    """Name of the field that limits the tokens of an answer, such as `max_completion_tokens`, which
+    reasoning models need. Without it, the gateway sends `max_completion_tokens` to OpenAI itself.
+    """
     secret: Secret | None = None
     defined_at: str = Field(default="", repr=False, kw_only=True)
 
@@ -239,6 +243,19 @@ class Expert:
             per_million_cached_in=self.price_cached_in,
             per_million_cache_write=self.price_cache_write,
         )
+
+    def limit_field(self, endpoint: str) -> str:
+        """The field of a request to an endpoint that limits the tokens of its answer.
+
+        >>> Expert("mini", "https://api.openai.com/v1", "o4-mini").limit_field("/chat/completions")
+        'max_completion_tokens'
+        """
+        if upstream_endpoint(endpoint, self.api) != CHAT:
+            return "max_tokens"
+        host = urlsplit(self.base_url).hostname or ""
+        if self.max_tokens_field == "max_tokens" and host.endswith(_OPENAI_HOSTS):
+            return "max_completion_tokens"
+        return self.max_tokens_field
 
     @property
     def url(self) -> str:

@@ -34,8 +34,8 @@ _MAX_NAME = 100
 _MAX_COUNT = 10_000_000
 # Tokens that a model takes and gives at most, where nothing is said about it.
 LONGEST_CONTEXT = 1_000_000
-# Fields that limit an answer.
-_LIMITS = {
+#: Fields that limit an answer.
+LIMITS = {
     CHAT: ("max_completion_tokens", "max_tokens"),
     COMPLETIONS: ("max_tokens",),
     MESSAGES: ("max_tokens",),
@@ -353,7 +353,7 @@ def asked_tokens(document: Mapping[str, Any], endpoint: str = "") -> int:
     (20, 0)
     """
     # Endpoints of chats differ in which of them they obey.
-    names = _LIMITS.get(endpoint, ("max_completion_tokens", "max_tokens", "max_output_tokens"))
+    names = LIMITS.get(endpoint, ("max_completion_tokens", "max_tokens", "max_output_tokens"))
     return max(_asked_count(document.get(name)) for name in names)
 
 

@@ -14,10 +14,12 @@ from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.json_edit import replace_model
 from mild_gateway.experts.prices import (
+    LIMITS,
     LONGEST_CONTEXT,
     TokenBounds,
     asked_answers,
     asked_tokens,
+    charged_tokens,
     surcharged_fields,
 )
 from mild_gateway.experts.translation.answers import ECHOED, translate_answer
@@ -30,6 +32,7 @@ from mild_gateway.experts.translation.fields import (
     RESPONSES,
     TranslationError,
     is_native,
+    upstream_endpoint,
 )
 from mild_gateway.experts.translation.requests import translate_request
 from mild_gateway.refusals import Refusal
@@ -106,6 +109,7 @@ class CompletionRequest:
         self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
         self._asked_tokens = asked_tokens(document, endpoint)
+        self._limit_fields = [name for name in LIMITS.get(endpoint, ()) if name in document]
         self._answers = asked_answers(document)
         self._uncountable = uncountable_input(document)
         self._surcharged = surcharged_fields(document)
@@ -158,13 +162,32 @@ class CompletionRequest:
         return is_native(self.endpoint, expert.api)
 
     def max_tokens(self, expert: Expert) -> int:
-        """Tokens that the answer may have at most."""
+        """Tokens that the answers may have at most, all together."""
         if self.endpoint == EMBEDDINGS:
             return 0
         own = asked_tokens(expert.extra) if expert.extra else 0
         asked = max(self._asked_tokens, own) or expert.max_tokens
         limit = expert.max_output or expert.context or LONGEST_CONTEXT
         return min(asked, limit) * self._answers
+
+    def _sent_limit(self, expert: Expert) -> int | None:
+        """Tokens of an answer for the field in which the expert takes this limit; None leaves all as it is.
+
+        Under a budget, what is reserved is the most that the expert may spend.
+        """
+        has_own = bool(expert.extra) and asked_tokens(expert.extra) > 0
+        if not self.has_budget or has_own or self.endpoint == EMBEDDINGS:
+            return None
+        limit = self.max_tokens(expert) // self._answers
+        if self._asked_tokens == limit and self._limit_fields == [
+            expert.limit_field(self.endpoint)
+        ]:
+            return None
+        if expert.context is not None and self._asked_tokens != limit:
+            # Endpoints refuse what does not fit into their context together with the input.
+            tokens_in = charged_tokens(self.bytes_in + expert.own_bytes)
+            limit = min(limit, max(expert.context - tokens_in, 1))
+        return limit
 
     def bounds(self, expert: Expert) -> TokenBounds:
         """Tokens that one answer of this expert may cost at most."""
@@ -232,7 +255,8 @@ class CompletionRequest:
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; written anew where it must change."""
         body = self._body
-        if not self.is_native(expert) or expert.own_bytes or self.adds_usage(expert):
+        is_changed = expert.own_bytes or self.adds_usage(expert) or self._sent_limit(expert)
+        if is_changed or not self.is_native(expert):
             body = self._written_body(expert)
         return replace_model(body, expert.model)
 
@@ -264,7 +288,8 @@ class CompletionRequest:
         key = (
             expert.api,
             expert.max_tokens,
-            expert.max_tokens_field,
+            expert.limit_field(self.endpoint),
+            self._sent_limit(expert),
             expert.stream_usage,
             expert.system,
             json.dumps(expert.extra),
@@ -292,9 +317,14 @@ class CompletionRequest:
             fields = translate_request(self.endpoint, fields, expert.api, expert.max_tokens)
         # The first key, where it is replaced at once.
         document = {"model": fields.pop("model", None), **fields}
+        limit = self._sent_limit(expert)
+        if limit is None and not is_native:
+            limit = document.get("max_tokens")
+        if limit is not None:
+            for field in LIMITS[upstream_endpoint(self.endpoint, expert.api)]:
+                document.pop(field, None)
+            document[expert.limit_field(self.endpoint)] = limit
         if expert.api == "openai":
-            if not is_native and "max_tokens" in document:
-                document[expert.max_tokens_field] = document.pop("max_tokens")
             has_usage = is_native and self._wants_usage
             if self.streamed and expert.stream_usage and not has_usage:
                 options = document.get("stream_options") or {}

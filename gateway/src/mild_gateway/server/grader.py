@@ -207,7 +207,8 @@ class Grader:
         return {
             "model": "mild",
             "messages": [{"role": "user", "content": prompt}],
-            self._client.expert.max_tokens_field: grading.REPLY_TOKENS,
+            # Its budget makes sure that it is sent in the field that the expert takes.
+            "max_tokens": grading.REPLY_TOKENS,
         }
 
     async def _ask(self, endpoint: str, document: dict[str, Any], most_bytes: int = 0) -> Any:
