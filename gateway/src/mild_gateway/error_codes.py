@@ -37,6 +37,8 @@ ERROR_CODES = tuple(
          "two values they take.", "Remove one of the two."),
         ("400", "invalid_type", "A field has another type than the API says, such as `stream: \"yes\"`.",
          "Correct the field that `param` names."),
+        ("400", "invalid_field", "A field of the API is written in another case, such as `Max_Tokens`: "
+         "endpoints differ in whether they take it.", "Correct the field that `param` names."),
         ("400", "missing_required_parameter", "`messages`, `prompt`, `input`, or `max_tokens` of "
          "`/v1/messages` is missing.", "Add the field that `param` names."),
         ("400", "model_missing", "`model` is missing or is not text.",
@@ -74,6 +76,9 @@ ERROR_CODES = tuple(
         ("400", "unpriced_service", "A budget applies, and `service_tier`, `speed` or `inference_geo` "
          "chooses a service with a price of its own.", "Leave the field out, or name an expert that has "
          "it in `extra`, with its prices."),
+        ("400", "field_not_allowed", "A budget applies, and nobody knows what the field or tool that "
+         "`param` names may cost: other models, searches, or a field that is not of the API.",
+         "Leave it out, or list it in the expert's `allow_fields`."),
         # Feedback.
         ("400", "invalid_feedback", "Feedback has no `request_id`, not exactly one of `score` and "
          "`correct`, or a score outside [0, 1].", "Correct the body."),

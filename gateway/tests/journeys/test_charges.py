@@ -52,7 +52,7 @@ def service(folder, models):
         for name, prices in PRICES.items()
     }
     experts["medium"] |= {"api": "anthropic"}
-    experts["large"] |= adapter.first_event(FIRST_EVENT)
+    experts["large"] |= adapter.first_event(FIRST_EVENT) | adapter.allowed_fields("top_k")
     given = adapter.settings(experts, access={"budget_day": BUDGET})
     adapter.write_settings(folder, given)
     with serving(folder, models) as service:
@@ -190,6 +190,49 @@ def refused(service, body, path=adapter.CHAT):
     return adapter.error_code(answer.document), answer.document["error"].get("param")
 
 
+@pytest.mark.parametrize("name", UNKNOWN_FIELDS)
+def test_under_a_budget_fields_without_a_known_price_are_refused(asked, name):
+    body = chat_of(**{name: UNKNOWN_FIELDS[name]})
+    assert refused(asked, body) == (adapter.NOT_ALLOWED, name)
+
+
+def test_so_are_those_of_tools_and_of_parts(asked):
+    tool = {"type": "function", "function": {"name": "f"}}
+    body = chat_of(tools=[tool, {**tool, "file_ids": ["file-1"]}])
+    assert refused(asked, body) == (adapter.NOT_ALLOWED, "tools[1].file_ids")
+    body = chat_of(tools=[{"googleSearch": {}}])
+    assert refused(asked, body) == (adapter.NOT_ALLOWED, "tools[0].googleSearch")
+    body = chat_of({"type": "text", "text": "a", "file_ids": ["file-1"]})
+    assert refused(asked, body) == (adapter.NOT_ALLOWED, "messages[0].content[1].file_ids")
+
+
+def test_an_expert_may_allow_a_field_and_known_ones_are_sent(asked):
+    body = {**chat_of(top_k=40, seed=7, user="u", service_tier="auto"), "model": "large"}
+    assert asked.post(adapter.CHAT, body).status == 200
+    (entry,) = asked.received()
+    assert {name: entry["body"][name] for name in ("top_k", "seed", "user")} == {
+        "top_k": 40,
+        "seed": 7,
+        "user": "u",
+    }
+
+
+def test_searches_have_no_price_and_are_refused_under_a_budget(asked):
+    for options in ({}, {"search_context_size": "low"}):
+        body = chat_of(web_search_options=options)
+        assert refused(asked, body) == (adapter.NOT_ALLOWED, "web_search_options")
+    for kind in ("web_search_20250305", "code_execution_20250825"):
+        body = {
+            "model": "medium",
+            "max_tokens": 9,
+            "messages": CHAT["messages"],
+            "tools": [{"type": kind, "name": "web_search"}],
+        }
+        answer = asked.post(adapter.MESSAGES, body)
+        assert (answer.status, adapter.error_code(answer.document)) == (400, adapter.NOT_ALLOWED)
+    assert asked.received() == []
+
+
 MISSPELLED = [
     {"max_tokens": 1, "Max_Tokens": MANY_WORDS},
     {"Model": "o1-pro"},
@@ -213,6 +256,26 @@ def check_misspelled(service):
         adapter.MISSPELLED,
         "messages[0].content[1].Image_URL",
     )
+
+
+def test_known_fields_in_another_case_are_refused(asked):
+    check_misspelled(asked)
+
+
+def test_also_without_a_budget_where_unknown_fields_are_passed_on(tmp_path, models):
+    fit_router(tmp_path)
+    experts = {
+        name: adapter.limited_expert(models.url, f"{name}-model", prices, LIMITS[name])
+        for name, prices in PRICES.items()
+    }
+    adapter.write_settings(tmp_path, adapter.settings(experts))
+    with serving(tmp_path, models) as service:
+        service.received()
+        check_misspelled(service)
+        body = chat_of(top_k=40, models=["a"])
+        assert service.post(adapter.CHAT, body).status == 200
+        (entry,) = service.received()
+        assert entry["body"] == {**body, "model": "small-model"}
 
 
 def test_headers_that_spend_or_mix_up_tenants_are_not_passed_on(asked):

@@ -122,6 +122,12 @@ def _check_capabilities(names: object) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _check_names(names: object) -> tuple[str, ...]:
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        problem(f"must be a list of names; got {shown_value(names)}")
+    return tuple(names)
+
+
 def _plain_json(extra: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(extra)
@@ -193,6 +199,10 @@ class Expert:
     context: Annotated[int, whole(1)] | None = None
     """Most input tokens. Without it, no limit, and under a budget no requests with documents, hosted
     tools or other input that cannot be counted.
+    """
+    allow_fields: Annotated[tuple[str, ...], BeforeValidator(_check_names)] = ()
+    """Fields, and types of tools, that this expert is sent also under a budget, though nobody knows what
+    they may cost, such as `["top_k", "chat_template_kwargs"]`.
     """
     max_output: Annotated[int, whole(1)] | None = None
     """Most tokens of an answer. Without it, no limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import secrets
@@ -13,6 +14,7 @@ from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.json_edit import replace_model
+from mild_gateway.experts.known_fields import misspelled_field, unknown_fields
 from mild_gateway.experts.prices import (
     LIMITS,
     LONGEST_CONTEXT,
@@ -31,6 +33,7 @@ from mild_gateway.experts.translation.fields import (
     REQUIRED,
     RESPONSES,
     TranslationError,
+    cut_short,
     is_native,
     upstream_endpoint,
 )
@@ -54,6 +57,14 @@ def check_required(document: Mapping[str, Any], names: Iterable[str]) -> None:
         if document.get(name) is None:
             message = f"The request must have {name}. It is missing."
             raise Refusal(400, message, code="missing_required_parameter", param=name)
+
+
+def _check_case(endpoint: str, document: Mapping[str, Any]) -> None:
+    """Refuse a known field in another case: some endpoints would take it, and we have not looked at it."""
+    path = misspelled_field(endpoint, document)
+    if path is not None:
+        message = f"{cut_short(path)} must be written as in the API, in lower case; correct it."
+        raise Refusal(400, message, code="invalid_field", param=cut_short(path))
 
 
 def _read_deadline(headers: Headers) -> float | None:
@@ -100,6 +111,7 @@ class CompletionRequest:
         self.endpoint = endpoint
         document = parse_body(body)
         self._document: dict[str, Any] | None = document
+        _check_case(endpoint, document)
         check_required(document, REQUIRED[endpoint])
         stream = document.get("stream")
         if stream is not None and not isinstance(stream, bool):
@@ -207,6 +219,8 @@ class CompletionRequest:
         """Refuse a request with 400 if a budget applies and nobody can say what this expert may cost."""
         if not self.has_budget or not expert.price.known:
             return
+        if self.is_native(expert):
+            self._check_fields(expert)
         uncountable = self._uncountable_for(expert)
         if uncountable and expert.price_in and expert.context is None:
             raise Refusal(
@@ -224,6 +238,22 @@ class CompletionRequest:
                     f"a budget applies; leave {field} out, or name an expert that has it in extra.",
                     code="unpriced_service",
                     param=field,
+                )
+
+    @functools.cached_property
+    def _unknown(self) -> dict[str, str]:
+        """Names and paths of the fields and tools that may cost what nobody knows."""
+        return unknown_fields(self.endpoint, self.document)
+
+    def _check_fields(self, expert: Expert) -> None:
+        for name, path in self._unknown.items():
+            if name not in (*expert.allow_fields, expert.max_tokens_field):
+                raise Refusal(
+                    400,
+                    f"{cut_short(path)} is no field of known price, and a budget applies; leave it out, "
+                    f"or have it listed in experts.{expert.name}.allow_fields.",
+                    code="field_not_allowed",
+                    param=cut_short(path),
                 )
 
     def why_not(self, expert: Expert) -> tuple[str, str | None, str | None] | None:

@@ -84,7 +84,8 @@ FIELDS: dict[str, dict[str, list[str]]] = {
     },
 }
 # fmt: on
-_HARMLESS: Document = {"n": 1, "best_of": 1, "modalities": ["text"], "verbosity": "medium"}
+#: Values with which fields say no more than without them.
+HARMLESS: Document = {"n": 1, "best_of": 1, "modalities": ["text"], "verbosity": "medium"}
 _REMEDIES = {
     "background": "Leave it out and wait for the answer.",
     "conversation": "The gateway stores no conversations; send every message.",
@@ -129,7 +130,7 @@ def check_fields(endpoint: str, request: Document) -> None:
         if not value or name in known["translated"] or name in known["ignored"]:
             continue
         if name in known["refused"]:
-            if value == _HARMLESS.get(name):
+            if value == HARMLESS.get(name):
                 continue
             remedy = _REMEDIES.get(name, "Leave it out, or name an expert that takes it.")
             message = f"{name} is not supported here. {remedy}"
