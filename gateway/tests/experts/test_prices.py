@@ -241,3 +241,13 @@ def test_cached_tokens_are_charged_at_their_price_and_never_paid_back(details, c
 def test_reasoning_is_output_wherever_it_is_counted(more, tokens_out):
     usage = read_usage({"prompt_tokens": 10, "completion_tokens": 5, **more})
     assert (usage.tokens_in, usage.tokens_out) == (10, tokens_out)
+
+
+def test_an_answer_that_is_broken_off_is_charged_as_reserved_unless_its_usage_came():
+    bounds = TokenBounds(tokens_in=300, tokens_out=8000, bytes_in=300)
+    meter = UsageMeter(events=2, bytes_out=30)
+    assert meter.charged(bounds, broken_off=True) == Usage(100, 8000, estimated=True)
+    meter.read({"prompt_tokens": 50, "completion_tokens": 20}, False)
+    assert meter.charged(bounds, broken_off=True) == Usage(50, 8000, estimated=True)
+    meter.read({"prompt_tokens": 50, "completion_tokens": 20}, True)
+    assert meter.charged(bounds, broken_off=True) == Usage(50, 20)

@@ -313,6 +313,57 @@ def leave(service, body, after=b""):
         wait_until(lambda: len(service.models.received()) > n_asked)
 
 
+def test_a_client_that_leaves_is_charged_what_the_expert_has_done(asked):
+    before = spent(asked)
+    late = {"delay": 1.0}
+    asked.set_rules(dict.fromkeys(LIMITS, late))
+    # One after the other: the rows come in this order.
+    rows = []
+    for name in ("small", "medium"):
+        for streamed in (False, True):
+            leave(asked, {**adapter.chat(SUM, name), "stream": streamed})
+            rows += asked.new_rows(1)
+            assert (rows[-1].expert, rows[-1].streamed) == (name, streamed)
+    asked.set_rules({"small": {"pause": 0.1, "text": "one two three four five"}})
+    leave(asked, {**adapter.chat(SUM, "small"), "stream": True}, after=b"two")
+    rows += asked.new_rows(1)
+    assert {row.outcome for row in rows} == {"cancelled"}
+    assert [row.tokens for row in rows] == [TOKENS[row.expert] for row in rows]
+    charged = sum(row.dollars for row in rows)
+    assert charged == pytest.approx(sum(dollars(row.expert, *row.tokens) for row in rows))
+    wait_until(lambda: spent(asked) == pytest.approx(before + charged))
+
+
+def test_without_a_usage_it_is_charged_what_was_reserved_and_nobody_else_is_asked(asked):
+    before = spent(asked)
+    asked.set_rules({"small": {"fault": "hang"}, "large": {"fault": "hang", "events": 2}})
+    body = {**adapter.chat(SUM), "max_tokens": 1000}
+    leave(asked, body)
+    leave(asked, {**body, "stream": True})
+    leave(asked, {**body, "model": "large", "stream": True}, after=b"data")
+    rows = asked.new_rows(3)
+    assert {row.outcome for row in rows} == {"cancelled"}
+    for row in rows:
+        name = "large" if row.asked == "large" else "small"
+        least = dollars(name, 0, 1000)
+        assert least <= row.dollars <= least + dollars(name, len(json.dumps(body)) + 100, 0)
+    assert len(asked.received()) == 3
+    charged = sum(row.dollars for row in rows)
+    wait_until(lambda: spent(asked) == pytest.approx(before + charged))
+    # Their reservations have ended.
+    asked.set_rules({})
+    assert asked.post(adapter.CHAT, adapter.chat(SUM)).status == 200
+
+
+def test_a_client_that_leaves_is_not_served_by_another_expert(asked):
+    asked.set_rules({"small": {"status": 500, "delay": 1.0}})
+    leave(asked, adapter.chat(SUM))
+    (row,) = asked.new_rows(1)
+    assert (row.outcome, row.attempts) == ("cancelled", 1)
+    assert [entry["model"] for entry in asked.received()] == ["small-model"]
+    assert row.dollars == 0
+
+
 def test_a_plain_answer_may_take_longer_than_the_first_event_of_a_stream(asked):
     asked.set_rules({"large": {"delay": 3 * FIRST_EVENT}})
     answer = asked.post(adapter.CHAT, adapter.chat(SUM, "large"))

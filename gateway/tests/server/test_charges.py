@@ -106,30 +106,30 @@ async def test_the_usage_behind_a_finished_answer_is_waited_for(path):
     assert held == (0, 0)
 
 
-async def test_an_expert_that_still_writes_is_stopped_at_once():
+async def test_an_expert_that_still_writes_is_read_for_a_while(monkeypatch):
+    monkeypatch.setattr("mild_gateway.server.time_limit.READ_ON_SECONDS", 0.1)
     async with solo(FakeUpstream(text="word " * 100, held=True), one=PRICES) as (up, g):
-        await leave(g, chat("Hello"), after=b"word", times=1)
+        row = await leave(g, chat("Hello", max_tokens=500), after=b"word", times=1)
+        await spent(g, row)
         await until(lambda: up.in_flight == 0)
-    # Not waited for, and not read to its end.
     assert (up.cancelled, up.answered) == (1, 0)
+    # As reserved: nobody knows how much was written.
+    assert (row.outcome, row.tokens_out) == ("cancelled", 500)
 
 
-async def test_waiting_for_usage_does_not_delay_the_end(monkeypatch):
-    monkeypatch.setattr("mild_gateway.server.relay.USAGE_SECONDS", 3600.0)
-    upstream = FakeUpstream(text=LARGE, delay=0.0)
-    finish = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99999\r\n\r\n"
-    upstream.script = [head + b"data: " + json.dumps(finish).encode() + b"\n\n"]
+async def test_reading_on_does_not_delay_the_end(monkeypatch):
+    monkeypatch.setattr("mild_gateway.server.time_limit.READ_ON_SECONDS", 3600.0)
+    upstream = FakeUpstream(held=True)
     async with solo(upstream, one=PRICES, limits={"drain_seconds": 0.2}) as (_, g):
         async with Client(g.port) as client:
-            client.send(request_bytes(chat("Hello", stream=True)))
-            await client.reader.readuntil(b"finish_reason")
+            client.send(request_bytes(chat("Hello", stream=True, max_tokens=500)))
+            await client.reader.readuntil(b"one")
         await asyncio.sleep(0.1)
         assert (g.ledger.records, g.app.in_flight) == ([], 1)
         await asyncio.wait_for(g.stop(), PATIENCE)
         (row,) = g.ledger.records
         await spent(g, row)
-    assert row.outcome == "cancelled"
+    assert (row.outcome, row.tokens_out) == ("cancelled", 500)
 
 
 IMPOSSIBLE = [

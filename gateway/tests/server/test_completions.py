@@ -409,12 +409,14 @@ async def test_the_overhead_is_never_negative():
     assert min(overheads) > 0
 
 
-async def test_a_client_that_leaves_cancels_its_request_once():
+async def test_a_client_that_leaves_cancels_its_request_once(monkeypatch):
+    monkeypatch.setattr("mild_gateway.server.time_limit.READ_ON_SECONDS", 0.01)
     has_cleaned = False
+    left = []
 
     async def serve():
         nonlocal has_cleaned
-        async with until_disconnect(receive):
+        async with until_disconnect(receive, lambda: left.append(has_cleaned)):
             try:
                 await asyncio.Event().wait()
             finally:
@@ -427,4 +429,4 @@ async def test_a_client_that_leaves_cancels_its_request_once():
 
     task = asyncio.create_task(serve())
     await task
-    assert (has_cleaned, task.cancelling()) == (True, 0)
+    assert (has_cleaned, task.cancelling(), left) == (True, 0, [False])

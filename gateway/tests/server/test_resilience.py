@@ -118,14 +118,16 @@ async def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed):
+async def test_a_client_that_leaves_before_the_answer_pays_what_was_reserved(streamed, monkeypatch):
+    monkeypatch.setattr("mild_gateway.server.time_limit.READ_ON_SECONDS", 0.1)
     upstream = FakeUpstream(delay=3600.0)
     async with solo(upstream, one={"price_in": 1.0, "price_out": 1.0}) as (_, g):
         async with Client(g.port) as client:
-            client.send(request_bytes(chat("x" * 3000, stream=streamed)))
+            client.send(request_bytes(chat("x" * 3000, stream=streamed, max_tokens=500)))
             await until(lambda: upstream.in_flight)
         (row,) = await rows(g)
         spent = g.app.access.spend()["all"]["day"]["spent"]
     assert (row.outcome, row.status, row.expert) == ("cancelled", 499, None)
-    assert row.price == pytest.approx(1e-3, rel=0.1)
+    # A token for three bytes of the text, and as many as the answer may have.
+    assert row.price == pytest.approx(1e-3 + 5e-4, rel=0.1)
     assert spent == pytest.approx(row.price)

@@ -164,6 +164,12 @@ async def test_without_reported_usage_the_reservation_is_charged(streamed):
     assert spent == pytest.approx(row.price) == pytest.approx(201_000 * 3e-6)
 
 
+@pytest.fixture
+def not_read_on(monkeypatch):
+    """An answer is read for a moment only, once its client has left."""
+    monkeypatch.setattr("mild_gateway.server.time_limit.READ_ON_SECONDS", 0.1)
+
+
 async def leave(g, document, path, after):
     """Begin a stream, and leave it after these bytes."""
     async with Client(g.port) as client:
@@ -187,6 +193,7 @@ def message_start(tokens_in, **usage):
     return reply(200, events, content_type="text/event-stream", content_length=10**6)
 
 
+@pytest.mark.usefixtures("not_read_on")
 async def test_a_stream_that_its_client_cuts_pays_for_the_input_that_was_reported():
     one = {"api": "anthropic", "context": 200_000, **PRICES}
     upstream = FakeUpstream(script=[message_start(150_000)])
@@ -198,6 +205,7 @@ async def test_a_stream_that_its_client_cuts_pays_for_the_input_that_was_reporte
     assert spent == pytest.approx(row.price) == pytest.approx(0.45, abs=0.001)
 
 
+@pytest.mark.usefixtures("not_read_on")
 async def test_even_a_text_pays_for_the_input_that_was_reported():
     upstream = FakeUpstream(script=[message_start(5000)])
     async with solo(upstream, one={"api": "anthropic", **PRICES}) as (_, g):
@@ -205,6 +213,7 @@ async def test_even_a_text_pays_for_the_input_that_was_reported():
     assert row.tokens_in == 5000
 
 
+@pytest.mark.usefixtures("not_read_on")
 async def test_a_stream_that_its_client_cuts_without_usage_pays_its_reservation():
     upstream = FakeUpstream(text="word " * 50, held=True)
     one = {"context": 200_000, **PRICES}

@@ -178,11 +178,12 @@ class UsageMeter:
             self.usage = usage
             self.final = final
 
-    def charged(self, bounds: TokenBounds) -> Usage:
+    def charged(self, bounds: TokenBounds, *, broken_off: bool = False) -> Usage:
         """The usage to charge: what was reported if it is plausible, and an estimate of the rest.
 
         Input is charged as it was reported. If it was not, input that is not counted is charged as it was
-        reserved, with the output.
+        reserved, with the output. The output of an answer that was ``broken_off`` is charged as reserved,
+        too: the expert may go on with it, and much of it may never be shown.
 
         >>> meter = UsageMeter(events=2, bytes_out=12_000)
         >>> meter.charged(TokenBounds(tokens_in=300, tokens_out=8000, bytes_in=300))
@@ -200,6 +201,8 @@ class UsageMeter:
         if not reported.tokens_in:
             reported = input_usage(bounds)
         tokens_out = max(reported.tokens_out, self.events, charged_tokens(self.bytes_out))
+        if broken_off:
+            tokens_out = bounds.tokens_out
         return reported._replace(tokens_out=min(tokens_out, bounds.tokens_out), estimated=True)
 
 

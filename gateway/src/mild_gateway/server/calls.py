@@ -97,6 +97,7 @@ class Calls:
             self.key = caller.name
         self.all: list[ExpertCall] = []
         self.refused = False  # because of the budget
+        self.client_left = False  # so that nobody else is asked
         self._reservation: Reservation | None = None
         self.request.has_budget = self.context.access.has_budget(self.caller)
 
@@ -163,6 +164,8 @@ class Calls:
 
     async def _attempt(self, call: ExpertCall, client: ExpertClient) -> ExpertAnswer | ExpertError:
         """One attempt: the money is reserved, then the request is sent; its error if it failed."""
+        if self.client_left:
+            raise asyncio.CancelledError
         response: EndpointResponse | None = None
         client.limiter.take()
         try:
@@ -189,6 +192,8 @@ class Calls:
             # Otherwise the client left, or may not spend this: that says nothing about the expert.
             if not isinstance(error, ExpertError):
                 raise
+            if self.client_left and error.may_cost:
+                raise asyncio.CancelledError from None
             self._note_failure(call, client, error)
             # Without its frames: they would keep this attempt until the garbage collector runs.
             return error.with_traceback(None)
@@ -290,12 +295,13 @@ class Calls:
     def charge(self, call: ExpertCall) -> tuple[Usage | None, float | None]:
         """Tokens and dollars of a call; of attempts that failed, the input at most.
 
-        Of one that was broken off, the input is charged: the expert has begun to read it.
+        Of one that was broken off here, because nobody waited for it any more, as much as was reserved.
         """
         usage: Usage | None = None
         dollars: float | None = None
         if call.asking is not None:
-            usage = call.usage.charged(self.request.bounds(call.asking))
+            bounds = self.request.bounds(call.asking)
+            usage = call.usage.charged(bounds, broken_off=call.outcome == "cancelled")
             if call.asking.price.known:
                 dollars = call.asking.price.of(usage)
         if lost := self._lost_dollars(call):

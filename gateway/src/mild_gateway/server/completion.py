@@ -62,7 +62,7 @@ class Completion:
     async def run(self, receive: Receive) -> None:
         """Serve the request; whatever happens, its money is settled and one row is written."""
         reply = self.reply
-        async with until_disconnect(receive) as client:
+        async with until_disconnect(receive, self._leave):
             try:
                 async with self.time_limit.of(reply):
                     selection = await self._select()
@@ -75,8 +75,6 @@ class Completion:
             except asyncio.CancelledError:
                 if reply.is_started:
                     reply.status = 200
-                if client.has_left and reply.relay is not None and not self._is_recorded:
-                    await reply.relay.read_usage()
                 raise
             except BaseException as error:
                 reply.outcome = "failed"
@@ -88,6 +86,12 @@ class Completion:
                 reply.forget_callback()
                 if not self._is_recorded:
                     self._settle_and_record()
+
+    def _leave(self) -> None:
+        """The client has left: nobody else is asked, and what was asked is read on for what it costs."""
+        if not self._is_recorded:
+            self.reply.client_left = True
+            self.calls.client_left = True
 
     async def _select(self) -> Selection:
         """Choose the experts; whether the answer is graded is drawn before it is known."""

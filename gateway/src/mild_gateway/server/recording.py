@@ -116,6 +116,10 @@ def finish_record(
     record.attempts = calls.attempts
     record.outcome = reply.outcome
     record.status = reply.status
+    if reply.client_left:
+        # However its answer ended, which was read on.
+        record.outcome = "cancelled"
+        record.status = 200 if reply.is_started else 499
     record.first_byte_ms = reply.first_byte_ms
     record.overhead_ms = reply.overhead_ms
     record.latency_ms = reply.milliseconds()

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +23,6 @@ from mild_gateway.server.expert_answer import ExpertAnswer, is_error, read_aside
 _FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
 # Other requests may go on after so many bytes.
 YIELD_BYTES = 32_768
-# How long the usage of a finished answer is waited for once the client has left.
-USAGE_SECONDS = 1.0
 
 
 def client_error_content(answer: ExpertAnswer, endpoint: str) -> bytes:
@@ -126,24 +123,6 @@ class StreamRelay:
             return self.translator.finish()
         except TranslationError as error:
             raise ExpertError("garbled", str(error)) from None
-
-    async def read_usage(self) -> None:
-        """Count what has arrived for a client that has left, and wait for the usage if it comes next.
-
-        Only a finished answer is waited for: an expert that is still writing must stop.
-        """
-        events = self.answer.events
-        assert events is not None
-        with suppress(ExpertError, TimeoutError):
-            async with asyncio.timeout(USAGE_SECONDS):
-                self._changed(self.answer.first)
-                while not self._done:
-                    event = events.ready()
-                    if not event and self._written and not self.usage.final:
-                        event = await events.next()
-                    if not event:
-                        break
-                    self._changed(event)
 
     def _changed(self, event: bytes) -> bytes:
         """The event as the client gets it; empty if it is left out."""

@@ -27,6 +27,7 @@ class ClientReply:
     call : the call whose answer the client gets
     relay : the stream on its way
     is_started : whether the client has the head of the answer, so that no other attempt is made
+    client_left : whether the client has left before it had the answer
     status, outcome, error : as the ledger has them; without an answer, the client left
     first_byte_ms, overhead_ms : until the first byte of the expert's answer, and without the experts
 
@@ -41,6 +42,7 @@ class ClientReply:
         self.call: ExpertCall | None = None
         self.relay: StreamRelay | None = None
         self.is_started = False
+        self.client_left = False
         self.status = 499
         self.outcome = "cancelled"
         self.error: str | None = None
@@ -53,7 +55,7 @@ class ClientReply:
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head."""
-        self.is_started = True
+        self.is_started = not self.client_left
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, body: bytes | memoryview) -> None:

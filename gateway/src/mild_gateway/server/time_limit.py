@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from mild_gateway.access import Access, Caller
 from mild_gateway.access.keys import revoked_key
@@ -14,32 +13,35 @@ from mild_gateway.refusals import Refusal
 from mild_gateway.server.body import Receive
 from mild_gateway.server.reply import ClientReply
 
-
-@dataclass(eq=False)
-class ConnectedClient:
-    """Whether the client still waits for its answer."""
-
-    has_left: bool = False
+# For how long an answer is read whose client has left: the expert goes on with it, and says at its end what
+# it has cost.
+READ_ON_SECONDS = 20.0
 
 
 @asynccontextmanager
-async def until_disconnect(receive: Receive) -> AsyncIterator[ConnectedClient]:
-    """Cancel what runs in this context when the client leaves; that is then the end of it."""
-    client = ConnectedClient()
+async def until_disconnect(receive: Receive, leave: Callable[[], None]) -> AsyncIterator[None]:
+    """Call ``leave`` when the client leaves, and cancel what runs in this context some time after that.
+
+    That is then the end of it.
+    """
     task = asyncio.current_task()
     assert task is not None
+    has_left = False
 
-    async def cancel_on_disconnect() -> None:
+    async def cancel_after_disconnect() -> None:
+        nonlocal has_left
         while (await receive())["type"] != "http.disconnect":
             pass
-        client.has_left = True
+        has_left = True
+        leave()
+        await asyncio.sleep(READ_ON_SECONDS)
         task.cancel()
 
-    watcher = asyncio.get_running_loop().create_task(cancel_on_disconnect())
+    watcher = asyncio.get_running_loop().create_task(cancel_after_disconnect())
     try:
-        yield client
+        yield
     except asyncio.CancelledError:
-        if not client.has_left:
+        if not has_left:
             raise
         task.uncancel()
     finally:
