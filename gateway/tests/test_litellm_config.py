@@ -163,7 +163,7 @@ def test_endpoints_keys_prices_and_limits_are_carried_over(tmp_path):
         api_key_env="OPENAI_API_KEY",
         headers={"OpenAI-Organization": "org-1"},
         requests_per_minute=480,
-        first_byte_seconds=30,
+        total_seconds=30,
         price_in=2.5,
         price_out=10,
         max_tokens=16384,
@@ -197,7 +197,7 @@ def test_every_sample_leads_to_the_same_experts(tmp_path):
         max_tokens=512,
         max_in_flight=8,
         requests_per_minute=60,
-        first_byte_seconds=30,
+        total_seconds=30,
         secret=Secret("sk-small", "a test"),
     )
     poet = Expert(

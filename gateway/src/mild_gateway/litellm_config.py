@@ -46,7 +46,7 @@ FIELDS = {
     "max_tokens": "max_tokens",
     "max_parallel_requests": "max_in_flight",
     "rpm": "requests_per_minute",
-    "timeout": "first_byte_seconds",
+    "timeout": "total_seconds",
 }
 _NUMBERS = (*PRICES, *FIELDS, "max_input_tokens", "max_output_tokens")
 # Headers whose values are secrets.
