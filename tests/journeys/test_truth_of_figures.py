@@ -128,6 +128,18 @@ def test_a_target_is_a_floor_by_default(columns, figures):
     assert promised.dollars[0] > adapter.read_target(on_average).dollars[0]
 
 
+def test_a_budget_is_used(columns):
+    # The best expert alone takes four times as much.
+    budget = 3.0
+    promised = {}
+    for probability in (0.5, 0.95):
+        found = mild.tune(pd.DataFrame(columns), max_dollars=budget, target_probability=probability)
+        promised[probability] = adapter.read_target(found.as_dict())
+    assert promised[0.5].dollars[0] == pytest.approx(budget, rel=0.01)
+    assert budget * 0.8 < promised[0.95].dollars[0] < budget
+    assert promised[0.95].dollars[2] < budget * 1.05
+
+
 def test_without_a_goal_most_of_the_quality_is_kept_for_fewer_dollars(columns, tmp_path):
     table = pd.DataFrame(columns)
     table.to_csv(tmp_path / "log.csv", index=False)

@@ -197,7 +197,7 @@ class Target:
         quantile = NormalDist().inv_cdf(self.target_probability)
         points_with_margin = self._meeting(frontier, quantile)
         if points_with_margin:
-            choice = self.choice_of(frontier, self._best_of(frontier, points_with_margin))
+            choice = self.choice_of(frontier, self._best_of(points_with_margin))
             # Between two points, errors are not exactly on a straight line.
             return replace(choice, met=True, likely=True)
         candidates = self._meeting(frontier, 0.0)
@@ -210,7 +210,7 @@ class Target:
         shortfalls = [self.shortfall(frontier, point, quantile) for point in candidates]
         ranks = tie_ranks(shortfalls)
         nearest = [point for point, rank in zip(candidates, ranks, strict=True) if rank == 0]
-        return self.choice_of(frontier, self._best_of(frontier, nearest))
+        return self.choice_of(frontier, self._best_of(nearest))
 
     def choice_of(self, frontier: Frontier, point: OperatingPoint) -> Choice:
         """A point as a choice: whether it meets the target, and whether it does so by the margins."""
@@ -262,25 +262,15 @@ class Target:
                 high = min(high, at_start / (at_start - at_end))
         return low, high
 
-    def _best_of(self, frontier: Frontier, points: Sequence[OperatingPoint]) -> OperatingPoint:
+    def _best_of(self, points: Sequence[OperatingPoint]) -> OperatingPoint:
         """The cheapest of some points for a target of quality, the best for another one.
 
-        Of equal points the first is taken. For a target of dollars, a cheaper point is as good as the best
-        one where its quality is lower by less than a standard error.
+        Of equal points the first is taken.
         """
         dollars = tie_ranks([point.dollars for point in points])
         quality = tie_ranks([-point.quality for point in points])
-        if self.is_about_quality:
-            order = np.lexsort((quality, dollars))
-            return points[int(order[0])]
-        best = points[int(np.lexsort((dollars, quality))[0])]
-        good = []
-        for index, point in enumerate(points):
-            # The recorded error is that of a prediction, for two samples of queries.
-            error = max(best.loss_error, point.loss_error) / math.sqrt(2)
-            if point.quality >= best.quality - error - OUTCOME_TOLERANCE:
-                good.append(index)
-        return points[min(good, key=lambda index: (dollars[index], quality[index]))]
+        keys = (quality, dollars) if self.is_about_quality else (dollars, quality)
+        return points[int(np.lexsort(keys)[0])]
 
     @property
     def is_about_quality(self) -> bool:
