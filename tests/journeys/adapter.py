@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import mild
 import mild.batch
 from mild import errors
@@ -320,10 +322,20 @@ def read_alternatives(figures: Mapping[str, Any]) -> dict[str, Alternative]:
     }
 
 
+def read_singles(figures: Mapping[str, Any], experts: Sequence[str]) -> Any:
+    """Quality and dollars per 1,000 queries of each expert alone, (n_experts, 2)."""
+    found = {row["setting"]: row for row in figures["candidates"]}
+    rows = [found[f"always {name}"] for name in experts]
+    return np.array([[row["quality"], row["dollars_per_1000"]] for row in rows])
+
+
 def read_beyond_coin(figures: Mapping[str, Any]) -> Interval | None:
-    """Share of the named expert's dollars that a router saves beyond the coin; None if it is one."""
+    """Share of the named expert's dollars that a router saves beyond the coin; None if it is one.
+
+    None, too, if no coin has its quality.
+    """
     coin = figures["coin"]
-    return None if coin["is_router"] else (coin["saved"], coin["low"], coin["high"])
+    return None if coin["saved"] is None else (coin["saved"], coin["low"], coin["high"])
 
 
 def read_shares(figures: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

@@ -79,9 +79,11 @@ def test_shares_and_dollars_of_the_experts_add_up(figures):
 
 
 def test_what_would_do_without_a_router_is_what_it_is_by_hand(columns, figures):
-    quality = matrix(columns, "correct__").mean(axis=0)
-    dollars = 1000 * matrix(columns, "cost__").mean(axis=0)
-    best = int(quality.argmax())
+    best = int(matrix(columns, "correct__").mean(axis=0).argmax())
+    # What is expected of single experts on new queries.
+    quality, dollars = adapter.read_singles(figures, EXPERTS).T
+    assert quality[best] == pytest.approx(np.mean(columns[f"correct__{EXPERTS[best]}"]))
+    assert dollars[best] == pytest.approx(1000 * np.mean(columns[f"cost__{EXPERTS[best]}"]))
     found = adapter.read_alternatives(figures)
     target = adapter.read_target(figures)
     assert found["router"].kept == pytest.approx(target.kept[0])

@@ -251,3 +251,13 @@ def test_an_answer_that_is_broken_off_is_charged_as_reserved_unless_its_usage_ca
     assert meter.charged(bounds, broken_off=True) == Usage(50, 8000, estimated=True)
     meter.read({"prompt_tokens": 50, "completion_tokens": 20}, True)
     assert meter.charged(bounds, broken_off=True) == Usage(50, 20)
+
+
+def test_cached_input_that_is_counted_apart_is_no_output():
+    reported = {
+        "prompt_tokens": 100,
+        "completion_tokens": 5,
+        "total_tokens": 905,
+        "prompt_tokens_details": {"cached_tokens": 800},
+    }
+    assert read_usage(reported).tokens_out == 5

@@ -200,3 +200,15 @@ async def test_a_stream_that_begins_without_an_answer_is_none():
     async with solo(FakeUpstream(script=[stream])) as (up, g):
         found = await ask(g.port, chat(stream=True))
     assert (found.whole, up.asked, said(found.body)) == (True, 2, "one two three")
+
+
+@pytest.mark.parametrize("of_the_expert", [True, False])
+async def test_a_stream_that_the_gateway_ends_is_charged_as_reserved(of_the_expert):
+    """Nobody knows what it would have cost, such as for reasoning that is not shown."""
+    time = {"total_seconds": 1.0}
+    settings = {"one": {**PRICES, **time}} if of_the_expert else {"one": PRICES, "limits": time}
+    async with solo(FakeUpstream(text="a " * 10_000, delay=0.02), **settings) as (_, g):
+        await ask(g.port, chat("Hello", max_tokens=LIMIT, stream=True))
+        (row,) = await rows(g)
+        await spent(g, row)
+    assert (row.outcome, row.tokens_out) == ("cut", LIMIT)

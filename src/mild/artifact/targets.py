@@ -346,7 +346,7 @@ def target_words(target: Target, choice: Choice, best_expert: int) -> str:
     queries = "on the same number of new queries"
     probability = target.target_probability
     if probability == 0.5:
-        return f"The target is expected to be met on average {queries}, and missed in half of all cases."
+        return f"The target is expected to be met on average {queries}."
     margin = margin_words(choice.margins)
     chance = f"{queries} with probability {100 * probability:g} %"
     if not choice.likely:

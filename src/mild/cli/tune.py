@@ -175,7 +175,10 @@ def tune(
     emit(result, as_json, lambda: _show(tuned, result["router"], details), failed)
     if not tuned.met:
         if not save_anyway:
-            note("the target is missed, so nothing is saved; --save-anyway saves this router.")
+            note(
+                "nothing is saved, because no setting meets the target as surely as was asked for; "
+                "--save-anyway saves this router."
+            )
         raise typer.Exit(MISSED)
 
 
@@ -226,7 +229,7 @@ def _show_shares(rows: Sequence[Mapping[str, Any]]) -> None:
         cells.append(
             {
                 "expert": row["expert"],
-                "queries": _percent(row["queries"]),
+                "asked about": _percent(row["queries"]),
                 "$ per 1,000": amount(row["dollars_per_1000"]),
             }
         )

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from mild.artifact.targets import Target
-from mild.core.rounding import tie_ranks
+from mild.core.arrays import FloatArray
+from mild.core.rounding import OUTCOME_TOLERANCE, tie_ranks
 from mild.metrics.operating_points import EXPERT, OperatingPoint
 from mild.money import amount
 from mild.tuning.held_out import HeldOut, drawn_weights, group_rows, mix_of_quality
@@ -26,13 +27,14 @@ N_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Coin:
-    """The cheapest random mix of two single experts with the quality of a router, on the rows of the table.
+    """The cheapest random mix of two single experts with the quality of a router.
 
     Attributes
     ----------
     setting : the mix, or the single expert that is one
-    quality, dollars_per_1000 : of the mix; the quality is the best expert's where the router has more
-    saved : dollars that the router saves beyond it, as a share of the named expert's; None if these are 0
+    quality, dollars_per_1000 : to expect of the mix on new queries
+    saved : dollars that the router saves beyond it, as a share of the best expert's; None if these are 0,
+        or no mix has the quality of the router
     low, high : 90 % interval of ``saved``
     is_router : whether the router is such a mix itself
     """
@@ -48,27 +50,24 @@ class Coin:
     @property
     def is_beaten(self) -> bool:
         """Whether the router surely costs less: the whole interval is above zero."""
-        return self.low is not None and self.low > 0
+        return self.low is not None and self.low > OUTCOME_TOLERANCE
 
     @property
     def sentence(self) -> str:
         """Whether the router is better than the coin."""
         if self.is_router:
-            return "The router is a coin: the text of a query does not decide who is asked."
-        coin = (
-            f"{self.setting}, drawn at random, costs ${amount(self.dollars_per_1000)} per 1,000 queries at "
-            "the same quality"
-        )
+            return "The router is a coin: what a query says does not decide who is asked."
         if self.saved is None or self.low is None or self.high is None:
-            return f"A coin does without the text: {coin}."
-        figures = (
-            f"the router saves {100 * self.saved:.1f} % more (90 % interval {100 * self.low:.1f} to "
-            f"{100 * self.high:.1f})"
-        )
+            return "No random mix of two experts has the quality of the router for fewer dollars."
         verdict = "is no"
-        if self.saved > 0:
+        if self.saved > OUTCOME_TOLERANCE:
             verdict = "is" if self.is_beaten else "may be no"
-        return f"The router {verdict} better than a coin: {coin}; {figures}."
+        return (
+            f"The router {verdict} better than a coin: {self.setting}, drawn at random, costs "
+            f"${amount(self.dollars_per_1000)} per 1,000 queries at the same quality. Beyond it, the "
+            f"router saves {100 * self.saved:.1f} % of the best expert's dollars (90 % interval "
+            f"{100 * self.low:.1f} to {100 * self.high:.1f})."
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields, with whether the router is better, and the sentence."""
@@ -76,26 +75,41 @@ class Coin:
 
 
 def coin_for(held_out: HeldOut, point: OperatingPoint) -> Coin:
-    """Return the coin for a point, with what the point saves beyond it.
-
-    For the interval, the coin is found again on groups that are drawn with replacement.
-    """
+    """Return the coin for a point, with what the point saves beyond it."""
     names = held_out.rows.task.table.experts
     if {point.first.kind, point.second.kind} == {EXPERT}:
         return Coin(point.words(names), point.quality, point.dollars, is_router=True)
-    experts = held_out.experts
-    mix = mix_of_quality(experts.quality, experts.dollars, point.quality)
+    frontier = held_out.frontier
+    alone = [frontier.alone(expert) for expert in range(len(names))]
+    quality = np.array([expert.quality for expert in alone])
+    dollars = np.array([expert.dollars for expert in alone])
+    mix = mix_of_quality(quality, dollars, point.quality)
     setting = f"always {names[mix.first]}"
     if mix.first != mix.second:
         share = round(100 * mix.share)
-        setting = f"{names[mix.first]} ({100 - share} %) and {names[mix.second]} ({share} %)"
-    dollars = 1000 * float(mix.of(experts.dollars))
-    coin = Coin(setting, float(mix.of(experts.quality)), dollars)
-    reference = held_out.frontier.reference.dollars
-    if reference <= 0:
+        setting = (
+            f"a mix of always {names[mix.first]} ({100 - share} %) and always {names[mix.second]} "
+            f"({share} %)"
+        )
+    coin = Coin(setting, float(mix.of(quality)), float(mix.of(dollars)))
+    named_dollars = frontier.reference.dollars
+    if coin.quality < point.quality - OUTCOME_TOLERANCE or named_dollars <= 0:
         return coin
+    low, high = _interval_beyond_coin(held_out, point, quality, dollars) / named_dollars
+    saved = (coin.dollars_per_1000 - point.dollars) / named_dollars
+    return replace(coin, saved=saved, low=float(low), high=float(high))
 
-    alone = experts.outcomes.take(held_out.is_known)
+
+def _interval_beyond_coin(
+    held_out: HeldOut, point: OperatingPoint, quality: FloatArray, dollars: FloatArray
+) -> FloatArray:
+    """Return the ends of the 90 % interval of the dollars that a point saves beyond the coin.
+
+    The coin is found again on groups that are drawn with replacement. What is expected of the point and of
+    single experts on new queries (``quality``, ``dollars``) differs from their means on these rows, by as
+    much in each draw.
+    """
+    alone = held_out.experts.outcomes.take(held_out.is_known)
     chosen = held_out.outcomes_at([point.first, point.second])
     assert alone.scores is not None
     assert alone.prices is not None
@@ -104,17 +118,16 @@ def coin_for(held_out: HeldOut, point: OperatingPoint) -> Coin:
     shares = np.array([1 - point.share, point.share])
     scores = group_rows(np.column_stack([chosen.scores @ shares, alone.scores]), held_out.groups)
     prices = group_rows(np.column_stack([chosen.prices @ shares, alone.prices]), held_out.groups)
-    # What is expected of the point on new queries differs from its mean on these rows.
-    quality_change = point.quality - scores[:, 0].mean()
-    dollars_change = point.dollars / 1000 - prices[:, 0].mean()
+    prices *= 1000
     weights = drawn_weights(len(scores), N_DRAWS)
+    drawn_scores = weights @ scores + np.r_[point.quality, quality] - scores.mean(axis=0)
+    drawn_prices = weights @ prices + np.r_[point.dollars, dollars] - prices.mean(axis=0)
     savings = []
-    for quality, paid in zip(weights @ scores, weights @ prices, strict=True):
-        drawn = mix_of_quality(quality[1:], paid[1:], quality[0] + quality_change)
-        savings.append(float(drawn.of(paid[1:]) - paid[0] - dollars_change))
-    ends = np.quantile(savings, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    low, high = (1000 * ends / reference).tolist()
-    return replace(coin, saved=(dollars - point.dollars) / reference, low=low, high=high)
+    for drawn_quality, drawn_dollars in zip(drawn_scores, drawn_prices, strict=True):
+        mix = mix_of_quality(drawn_quality[1:], drawn_dollars[1:], drawn_quality[0])
+        savings.append(float(mix.of(drawn_dollars[1:])) - drawn_dollars[0])
+    ends: FloatArray = np.quantile(savings, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return ends
 
 
 def cheapest_single(target: Target, held_out: HeldOut) -> OperatingPoint | None:
@@ -145,14 +158,18 @@ def level_experts(held_out: HeldOut) -> tuple[str, ...]:
     return level if len(level) > 1 else ()
 
 
-def share_rows(held_out: HeldOut, point: OperatingPoint) -> list[dict[str, Any]]:
-    """Return for each expert the share of the queries that it is asked about, and what it is paid."""
+def share_rows(
+    held_out: HeldOut, point: OperatingPoint, dollars_per_1000: float
+) -> list[dict[str, Any]]:
+    """Return for each expert the share of the queries that it is asked about, and what it is paid.
+
+    The dollars add up to those that are expected on new queries.
+    """
     names = held_out.rows.task.table.experts
     dollars = held_out.asked_dollars(point)
-    # On new queries the dollars change by a factor.
     total = float(dollars.sum())
     if total > 0:
-        dollars = dollars * (point.dollars / total)
+        dollars = dollars * (dollars_per_1000 / total)
     rows = []
     for name, share, paid in zip(names, held_out.asked_shares(point), dollars, strict=True):
         rows.append({"expert": name, "queries": float(share), "dollars_per_1000": float(paid)})

@@ -222,9 +222,9 @@ def build_frontier(held_out: HeldOut) -> Frontier:
         paths.append(ALONE)
     singles = list(points)
     # Where the text says nothing, queries are best divided between single experts.
-    kinds = [_SettingPath.of_experts(held_out, reference)]
-    kinds += [_SettingPath.of(held_out, kind, reference) for kind in held_out.kinds]
-    for number, path in enumerate(kinds):
+    setting_paths = [_SettingPath.of_experts(held_out, reference)]
+    setting_paths += [_SettingPath.of(held_out, kind, reference) for kind in held_out.kinds]
+    for number, path in enumerate(setting_paths):
         path_points = path.points(singles)
         points.extend(path_points)
         paths.extend([number] * len(path_points))
@@ -636,6 +636,7 @@ class _SettingPath:
 
     def _change_of_folds(self, folds: Sequence[FoldMeans], level: float) -> _Change:
         """The change from the rows without each fold, on which the choice is made, to the fold."""
+        # Single experts come last, so their columns are counted from the end.
         named = best_expert(self.held_out) - len(self.held_out.experts.settings)
         quality_changes = []
         dollars = []

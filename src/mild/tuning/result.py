@@ -195,8 +195,8 @@ class TuneResult:
         """Return a sentence about the experts that are level with the named one."""
         *others, last = self.level
         return (
-            f"{', '.join(others)} and {last} are level: the 90 % interval of the difference in quality "
-            f"holds 0. {self.level[0]} costs least."
+            f"{', '.join(others)} and {last} are level: on these rows their quality cannot be told from "
+            f"the best one's (90 % interval). {self.level[0]} costs least."
         )
 
     def _why_constant(self) -> str:

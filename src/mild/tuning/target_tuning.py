@@ -415,7 +415,7 @@ class TargetFit:
     def result(self, router: Router, verdict: Verdict, features_kind: str) -> TuneResult:
         """Return the result of ``mild.tune``, from the router, its verdict and the kind of its features."""
         coin = None
-        if self.point.expert is None:
+        if self.point.expert is None and self.certified is None:
             coin = coin_for(self.held_out, self.point)
         return TuneResult(
             router=router,
@@ -427,7 +427,7 @@ class TargetFit:
             routes_as_constant=self.point.expert is not None,
             target=self.info(),
             certainty_rows=tuple(self._certainty_rows()),
-            shares=tuple(share_rows(self.held_out, self.point)),
+            shares=tuple(share_rows(self.held_out, self.point, self.judged.point.dollars)),
             baselines=tuple(self._baselines(coin)),
             coin=coin,
             level=level_experts(self.held_out),
@@ -511,14 +511,18 @@ class TargetFit:
 
     def _baselines(self, coin: Coin | None) -> list[dict[str, Any]]:
         """Return a row for the router and each of its baselines, with quality and dollars."""
-        frontier = self.frontier
-        named = self._figures(frontier.reference)
-        rows = [{"choice": "router", **self._figures(self.point)}, {"choice": "named", **named}]
+        frontier, point = self.judged.frontier, self.judged.point
+        rows = []
+        for choice, shown in (("router", point), ("named", frontier.reference)):
+            rows.append({"choice": choice, **point_figures(frontier, shown, self.expert_names)})
+        if self.certified is not None:
+            # On the rows of a guarantee, nothing else is judged.
+            return rows
         if self.target.is_about_quality:
             single = cheapest_single(self.target, self.held_out)
             if single is not None:
                 rows.append({"choice": "single", **self._figures(single)})
-        if coin is not None and not coin.is_router:
+        if coin is not None and coin.saved is not None:
             rows.append(self._coin_figures(coin))
         return rows
 

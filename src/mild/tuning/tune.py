@@ -155,10 +155,11 @@ def tune(
 
 
 def _has_dollars(table: Outcomes) -> bool:
-    """Whether scores and dollars of every expert are known in some rows."""
+    """Whether score and price of every expert are known in some rows, and there are dollars to save."""
     if table.given_costs is not None or table.prices is None:
         return False
-    return not np.isnan(table.prices).all(axis=0).any()
+    prices = table.prices[~np.isnan(table.prices + table.scores).any(axis=1)]
+    return len(prices) > 1 and bool(np.ptp(prices.mean(axis=0)) > 0)
 
 
 def _check_experts(table: Outcomes) -> None:
@@ -166,14 +167,14 @@ def _check_experts(table: Outcomes) -> None:
     if len(table.experts) < 2:
         raise InvalidInputError(
             f"a table to tune on must have at least two experts; got {table.experts[0]} alone.",
-            parameter="table",
+            parameter="data",
             code="one_expert",
         )
     if table.given_costs is None and not np.nansum(table.scores) > 0:
         raise InvalidInputError(
             "a table to tune on must have a right answer; all of its scores are 0. Check the column of the "
             "scores.",
-            parameter="table",
+            parameter="data",
             code="no_right_answer",
         )
 

@@ -44,8 +44,6 @@ _ANTHROPIC_VERSION = "2023-06-01"
 _BODY_FIELDS = ("model", "messages", "stream", "n", "max_tokens")
 #: What requests may hold that an expert may not take.
 CAPABILITIES = ("images", "tools", "json_schema", "reasoning")
-# Here reasoning models take no max_tokens, and all models take max_completion_tokens.
-_OPENAI_HOSTS = ("api.openai.com", ".openai.azure.com")
 # Seconds for name resolution, connection and TLS.
 CONNECT_SECONDS = 5.0
 # Further attempts at one expert for the same request, after a failure that may pass at once.
@@ -263,7 +261,9 @@ class Expert:
         if upstream_endpoint(endpoint, self.api) != CHAT:
             return "max_tokens"
         host = urlsplit(self.base_url).hostname or ""
-        if self.max_tokens_field == "max_tokens" and host.endswith(_OPENAI_HOSTS):
+        # There reasoning models take no max_tokens, and all models take max_completion_tokens.
+        is_openai = host == "api.openai.com" or host.endswith(".openai.azure.com")
+        if self.max_tokens_field == "max_tokens" and is_openai:
             return "max_completion_tokens"
         return self.max_tokens_field
 

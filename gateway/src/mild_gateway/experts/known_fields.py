@@ -29,10 +29,11 @@ _TURN = frozenset((
     "reasoning_content", "refusal", "role", "status", "summary", "tool_call_id", "tool_calls", "type",
 ))
 _PART = frozenset((
-    "annotations", "cache_control", "caller", "citations", "content", "context", "data", "detail", "file",
-    "file_data", "file_id", "file_url", "filename", "id", "image_url", "input", "input_audio", "is_error",
-    "logprobs", "name", "reasoning", "refusal", "role", "signature", "source", "summary", "text",
-    "thinking", "title", "tool_use_id", "type", "video_url",
+    "annotations", "cache_control", "caller", "citations", "content", "context", "data", "detail",
+    "error_code", "file", "file_data", "file_id", "file_url", "filename", "id", "image_url", "input",
+    "input_audio", "is_error", "logprobs", "name", "reasoning", "refusal", "retrieved_at", "role",
+    "signature", "source", "summary", "text", "thinking", "title", "tool_name", "tool_references",
+    "tool_use_id", "type", "url", "video_url",
 ))
 _TOOL = frozenset((
     "allowed_callers", "allowed_domains", "blocked_domains", "cache_control", "citations", "custom",
@@ -42,7 +43,7 @@ _TOOL = frozenset((
 ))
 # fmt: on
 # Types of tools that the client runs, or that cost nothing but their tokens, and how others begin.
-_FREE_TOOLS = (None, "function", "custom")
+_FREE_TOOLS = (None, "function", "custom", "shell", "local_shell", "apply_patch")
 _FREE_KINDS = ("bash_", "computer_", "memory_", "text_editor_", "tool_search_tool_", "web_fetch_")
 
 

@@ -321,7 +321,14 @@ def _all_tokens_out(reported: Mapping[str, Any]) -> int:
         if reasoning > tokens_out:
             tokens_out += reasoning
     total = _sensible_count(reported.get("total_tokens"))
-    return max(tokens_out, total - reported["prompt_tokens"])
+    tokens_in = reported["prompt_tokens"]
+    details = reported.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        cached = _sensible_count(details.get("cached_tokens"))
+        # Likewise.
+        if cached > tokens_in:
+            tokens_in += cached
+    return max(tokens_out, total - tokens_in)
 
 
 def tokens_in_bytes(size: int) -> int:

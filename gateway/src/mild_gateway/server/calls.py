@@ -66,6 +66,7 @@ class ExpertCall:
     content: bytearray | None = None
     usage: UsageMeter = field(default_factory=UsageMeter)
     outcome: str = "open"  # then "ok", or why there is no answer
+    closed_here: bool = False  # its stream was ended by the gateway: its time was over, or its key
 
     @property
     def expert(self) -> str | None:
@@ -301,7 +302,8 @@ class Calls:
         dollars: float | None = None
         if call.asking is not None:
             bounds = self.request.bounds(call.asking)
-            usage = call.usage.charged(bounds, broken_off=call.outcome == "cancelled")
+            is_broken_off = call.closed_here or call.outcome == "cancelled"
+            usage = call.usage.charged(bounds, broken_off=is_broken_off)
             if call.asking.price.known:
                 dollars = call.asking.price.of(usage)
         if lost := self._lost_dollars(call):

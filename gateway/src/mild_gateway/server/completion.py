@@ -187,6 +187,7 @@ class Completion:
             return
         reply.error = refusal.code or refusal.kind
         if reply.relay is not None:
+            self._note_closed_here()
             await self._end_stream(refusal)
             return
         reply.outcome = "failed"
@@ -212,10 +213,17 @@ class Completion:
             return
         answer = reply.relay.answer
         self.calls.note_cut(answer, error)
+        if error.kind == "timeout":
+            self._note_closed_here()
         message = (
             f"The expert {answer.client.name} {error.description} in the middle of the stream."
         )
         await self._end_stream(Refusal(502, message, code="stream_broken"))
+
+    def _note_closed_here(self) -> None:
+        """The gateway ends the stream, so that what it would have cost is not known."""
+        if self.reply.call is not None:
+            self.reply.call.closed_here = True
 
     async def _end_stream(self, refusal: Refusal) -> None:
         """After the first byte, the reply ends with an error, and never as if it were whole."""
