@@ -171,7 +171,7 @@ def test_a_target_is_read(tmp_path):
     file.write_text(LEAST + "[routing]\ntarget = { keep_quality = 1.02, max_dollars = 4 }\n")
     found = read_settings(file).routing.target.target
     assert found.limits_by_name == {"keep_quality": 1.02, "max_dollars": 4.0}
-    assert found.target_probability == 0.5
+    assert found.target_probability == 0.8
 
 
 def test_the_ledger_can_be_switched_off(tmp_path):
