@@ -116,8 +116,7 @@ class Target:
         Probability with which ``max_quality_loss`` holds, over the calibration rows.
     target_probability : float, default=0.8
         Probability with which the targets are to be met on the same number of new rows, an estimate; it
-        sets the margin of a target without a guarantee. At 0.5 they are met on average, as often missed
-        as exceeded.
+        sets the margin of a target without a guarantee. At 0.5 they are met on average.
 
     Examples
     --------

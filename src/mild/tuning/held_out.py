@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -478,18 +479,12 @@ def _prediction_error(values: FloatArray, groups: IntArray, draws: float) -> flo
     return float(np.sqrt((2 * means.var(ddof=1) + draws) / n_groups))
 
 
-@dataclass(frozen=True, eq=False)
-class _Draw:
+class _Draw(NamedTuple):
     """Means of settings (m,) over rows that were drawn again, and the hull on which they are chosen."""
 
     quality: FloatArray
     dollars: FloatArray
     hull: list[int]
-
-    @classmethod
-    def of(cls, quality: FloatArray, dollars: FloatArray) -> _Draw:
-        """With the hull of these means."""
-        return cls(quality, dollars, concave_hull(quality, dollars))
 
 
 @dataclass(frozen=True, eq=False)
@@ -617,7 +612,8 @@ class _SettingPath:
         quality = group_rows(self.outcomes.scores, groups)
         dollars = group_rows(self.outcomes.prices, groups)
         drawn = drawn_weights(len(quality), N_DRAWS)
-        return [_Draw.of(*means) for means in zip(drawn @ quality, drawn @ dollars, strict=True)]
+        means = zip(drawn @ quality, drawn @ dollars, strict=True)
+        return [_Draw(*mean, concave_hull(*mean)) for mean in means]
 
     def _change_of_draws(self, level: float) -> _Change:
         """The change from rows drawn again, on which the choice is made, to all rows."""

@@ -47,7 +47,7 @@ class TuneResult:
     baselines : with a target, quality and dollars of the router, the named expert, the cheapest single
         expert that holds the target, and the coin
     coin : the random mix of two experts with the router's quality, and what is saved beyond it; None if the
-        router always asks one expert
+        router always asks one expert, and with a guarantee
     level : names of experts whose quality cannot be told apart, the named one among them, the cheapest
         first; empty if no other is level with it
     prices_unused : prices that the loss leaves out: what they could save, and a sentence; None

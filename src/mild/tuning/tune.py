@@ -72,8 +72,7 @@ def tune(
     max_dollars : budget in dollars per 1,000 queries, for which the quality is to be as high as possible
     target_probability : probability with which these targets are to be met on the same number of new rows,
         an estimate: the setting must meet them with a margin on the held-out rows. At 0.5 they are met on
-        average, and missed in half of all cases. It needs a target, and cannot be combined with
-        ``guarantee``
+        average. It needs a target, and cannot be combined with ``guarantee``
     guarantee : probability with which ``max_quality_loss`` holds, such as 0.9. Half of the rows are kept
         for its calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
