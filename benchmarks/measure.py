@@ -104,10 +104,10 @@ def median_ratio(a: Timing, b: Timing) -> float:
 
 
 def environment(packages: Sequence[str] = ("numpy", "scipy", "scikit-learn")) -> str:
-    """One line: hardware, versions, commit."""
+    """One line: hardware, versions, commit; MILD_COMMIT names that of a copy which git does not know."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
+    ).stdout.strip() or os.environ.get("MILD_COMMIT")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (
         f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python "
