@@ -16,7 +16,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-UNRELEASED = "## [Unreleased]"
+UNRELEASED = "## Unreleased"
 CHANGELOG = "CHANGELOG.md"
 VERSION_FILES = ("src/mild/_version.py", "gateway/src/mild_gateway/_version.py")
 # File, and the line in it that names the version: what stands before and behind it.
@@ -62,15 +62,16 @@ def write_line(path: Path, start: str, end: str, version: str) -> None:
 
 def closed_changelog(text: str, version: str, date: str) -> str:
     """The changelog with its top section named after the version, below an empty one."""
-    _, found, rest = text.partition(UNRELEASED + "\n")
-    if not found:
+    heading = re.search(f"^{UNRELEASED}.*\n", text, re.MULTILINE)
+    if heading is None:
         raise ReleaseError(f"CHANGELOG.md has no section {UNRELEASED!r}.")
-    if f"\n## [{version}]" in rest:
+    before, rest = text[: heading.start()], text[heading.end() :]
+    if f"\n## {version} " in rest:
         raise ReleaseError(f"CHANGELOG.md already has a section {version}.")
     section = rest.partition("\n## ")[0]
     if not re.search(r"^- ", section, re.MULTILINE):
         raise ReleaseError(f"The section {UNRELEASED!r} of CHANGELOG.md has no entries.")
-    return text.replace(UNRELEASED, f"{UNRELEASED}\n\n## [{version}] - {date}", 1)
+    return f"{before}{UNRELEASED}\n\n## {version} - {date}\n{rest}"
 
 
 def current_version(root: Path) -> str:

@@ -11,12 +11,12 @@ from scripts.release import RELEASE_LINES, ROOT, VERSION_FILES, VERSION_LINES, m
 
 CHANGELOG = """# Changelog
 
-## [Unreleased]
+## Unreleased (0.10)
 
 ### Added
 - Something.
 
-## [0.9.0] - 2026-01-01
+## 0.9.0 - 2026-01-01
 - Everything.
 """
 
@@ -65,11 +65,11 @@ def test_a_release_names_the_version_everywhere_and_tags_it(repository):
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "rev-parse", "v0.10.0^{commit}") == git(repository, "rev-parse", "HEAD")
     assert written(repository, [*VERSION_LINES, *RELEASE_LINES], "0.10.0")
-    parts = (repository / "CHANGELOG.md").read_text().split("## [")
-    assert parts[1].split() == ["Unreleased]"]
-    assert parts[2].splitlines()[0] == "0.10.0] - 2026-02-03"
+    parts = (repository / "CHANGELOG.md").read_text().split("\n## ")
+    assert parts[1].strip() == "Unreleased"
+    assert parts[2].splitlines()[0] == "0.10.0 - 2026-02-03"
     assert "- Something." in parts[2]
-    assert parts[3] == CHANGELOG.split("## [")[2]
+    assert parts[3] == CHANGELOG.split("\n## ")[2]
 
 
 def test_a_version_in_development_is_written_and_can_be_released(repository) -> None:
