@@ -449,7 +449,7 @@ def _options(title: str, records: Sequence[tuple[str, str]]) -> str:
 # A command with its option, or an option.
 CODE = re.compile(
     r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|demo|route|"
-    r"collect|serve|check|import-litellm|replay|learn|versions|"
+    r"collect|serve|check|replay|learn|versions|"
     r"(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
     r"(?: --[a-z-]+)?|--[a-z][a-z-]*)(?![\w-])"
 )

@@ -36,7 +36,6 @@ def check_found(file, environment=os.environ):
 
 def test_an_address_may_stand_in_the_file_in_a_variable_or_in_a_file(write, tmp_path):
     check_found(write(f'store = "{URL}"'))
-    check_found(write('store = "os.environ/STORE"', 0o644), {"STORE": URL})
     check_found(write('store = "env:STORE"', 0o644), {"STORE": URL})
     words = tmp_path / "words"
     words.write_text(URL + "\n")
@@ -64,7 +63,6 @@ def test_the_ledger_is_in_the_same_database_unless_a_file_is_named(write, tmp_pa
         (f'store = "postgersql://me:{SECRET}@db/mild"', "line 1: store must be the path of an SQL"),
         (f'store = "postgresql://me:{SECRET}@db:x/mild"', "line 1: store must name a host and a p"),
         (f'store = "postgresql://me:{SECRET}@@db/mild"', "line 1: store must have the form"),
-        ('store = "os.environ/NOWHERE"', "line 1: store names an environment variable that is not"),
         ('store = "env:NOWHERE"', "line 1: store names an environment variable that is not set"),
         ('store_file = "nowhere"', "line 1: store_file names a file that cannot be read"),
         ('store_file = 5', "line 1: store_file must be text"),

@@ -17,7 +17,6 @@ from pydantic import BeforeValidator, IPvAnyNetwork, PlainValidator, ValidationI
 from pydantic.dataclasses import dataclass
 
 from mild.core import TARGET_PROBABILITY
-from mild.errors import DataFileError
 from mild_gateway.database.address import Address, AddressError, is_address, read_address
 from mild_gateway.experts.config import read_expert
 from mild_gateway.experts.config_file import (
@@ -35,7 +34,6 @@ from mild_gateway.experts.config_file import (
 )
 from mild_gateway.experts.expert import CONNECT_SECONDS, Expert, is_loopback
 from mild_gateway.experts.secrets import (
-    ENVIRONMENT,
     SecretError,
     check_safe_file,
     secret_from_environment,
@@ -435,7 +433,7 @@ def read_settings(
     Paths in it are relative to its folder. DataFileError has a sentence for every problem, with file,
     line and key; it never shows a secret.
     """
-    config = _open(path)
+    config = read_toml(Path(path))
     data: dict[str, Any] = dict(config.content)
     for key in data.keys() & Settings.internal:
         config.add((key,), "is unknown")
@@ -463,7 +461,7 @@ def read_store(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
 ) -> str | Address:
     """The store that a file names; no other secret is needed for that."""
-    config = _open(path)
+    config = read_toml(Path(path))
     store = _store_location(config, environment)
     config.check()
     return store
@@ -473,24 +471,13 @@ def read_ledger_location(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
 ) -> Path | Address | None:
     """The ledger that a file names; None if none is written."""
-    config = _open(path)
+    config = read_toml(Path(path))
     ledger = config.validate(
         LedgerSettings, _ledger_table(config, _store_location(config, environment)), ("ledger",)
     )
     config.check()
     assert ledger is not None
     return ledger.path
-
-
-def _open(path: str | os.PathLike[str]) -> ConfigFile:
-    """A TOML file; LiteLLM's own file is refused with the command that makes one of it."""
-    file = Path(path)
-    if file.suffix.lower() in (".yaml", ".yml"):
-        raise DataFileError(
-            f"{file}: the configuration must be a TOML file. Make one of LiteLLM's: "
-            f"mild import-litellm {file} > mild.toml"
-        )
-    return read_toml(file)
 
 
 def _path_in(config: ConfigFile, path: str) -> Path:
@@ -554,11 +541,9 @@ def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str |
 
 def _named_store(config: ConfigFile, value: str, environment: Mapping[str, str]) -> str | Address:
     """The store that ``store`` names: a variable, an address, or the path of a file."""
-    # LiteLLM's way to name a variable is understood, too.
-    for prefix in ("env:", ENVIRONMENT):
-        if value.startswith(prefix):
-            secret = secret_from_environment(value.removeprefix(prefix), environment)
-            return read_address(secret.value)
+    if value.startswith("env:"):
+        secret = secret_from_environment(value.removeprefix("env:"), environment)
+        return read_address(secret.value)
     if not is_address(value):
         return str(_path_in(config, value))
     address = read_address(value)

@@ -147,12 +147,6 @@ def test_a_router_that_is_not_there_is_named(place):
     assert "none" in done.err
 
 
-def test_litellms_file_is_refused_with_the_command_that_imports_it(place):
-    done = place.run(config="model_list: []\n", name="config.yaml")
-    assert done.code == 1
-    assert "mild import-litellm ./config.yaml > mild.toml" in done.err
-
-
 def test_two_efforts_of_one_model_are_told_apart(place):
     config = CONFIG.replace('model = "big"', 'model = "big"\nextra = { reasoning_effort = "high" }')
     assert '"high"' in place.run(config=config).out

@@ -150,8 +150,8 @@ class ConfigFile:
             return None
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a configuration; DataFileError if it cannot be read, or is too long."""
+def read_toml(path: Path) -> ConfigFile:
+    """Read a TOML file; DataFileError if it cannot be read, is too long, or is not TOML."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
@@ -159,12 +159,6 @@ def read_file(path: Path) -> bytes:
         raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
     if len(raw) > MAX_BYTES:
         raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
-    return raw
-
-
-def read_toml(path: Path) -> ConfigFile:
-    """Read a TOML file; DataFileError if it cannot be read, or is not TOML."""
-    raw = read_file(path)
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         # The parser's time grows with the square of the depth.

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-# Begins a value that names an environment variable, as LiteLLM writes it.
-ENVIRONMENT = "os.environ/"
 # Longer files are no keys.
 _MOST_BYTES = 16_384
 

@@ -38,7 +38,7 @@ def ledger_location(text: str | os.PathLike[str]) -> Location:
         except AddressError as error:
             # Not quoted: it may hold a password.
             raise DataFileError(f"the address of a ledger {error}.") from None
-    if Path(text).suffix.lower() in (".toml", ".yaml", ".yml"):
+    if Path(text).suffix.lower() == ".toml":
         from mild_gateway.config import read_ledger_location
 
         location = read_ledger_location(text)
