@@ -1,4 +1,4 @@
-"""How an answer is scored: references, the prompt and the reply of a judge, agreement; and its settings."""
+"""How an answer is scored: references, the prompt and the reply of a judge; and its settings."""
 
 import json
 import random
@@ -99,7 +99,7 @@ def test_long_texts_are_cut_to_a_number_of_bytes_which_json_doubles_at_most(text
         ("", "", False),
     ],
 )
-def test_agreement_is_symmetric_and_by_what_answers_say(one, other, same):
+def test_equal_answers_are_found_by_what_they_say_in_either_order(one, other, same):
     assert agree(one, other) is agree(other, one) is same
 
 
@@ -146,7 +146,7 @@ def findings(tmp_path, grading, more=""):
     ("grading", "kind", "said"),
     [
         ('method = "rubric"\nexpert = "smal"', "error", "line 10: grading.expert must be one of"),
-        ('method = "agreement"', "error", "got None"),
+        ('method = "rubric"', "error", "got None"),
         ('method = "exact"', "error", "grading.references must name a file"),
         ('method = "exact"\nreferences = "no.csv"', "error", "no such file"),
     ],

@@ -236,20 +236,18 @@ _Rubric = Annotated[
 class GradingSettings:
     """How answers are graded, how many, and what that may cost."""
 
-    method: Literal["exact", "rubric", "agreement"]
-    """`"rubric"`: another expert scores the answer; `"agreement"`: another expert answers a second
-    time and the answers are compared; `"exact"`: the right answers are in a file.
-    """
+    method: Literal["exact", "rubric"]
+    """`"rubric"`: another expert scores the answer; `"exact"`: the right answers are in a file."""
     share: _Share = 0.05
     """Share of the answers that is graded, of those whose expert the router chose. Of those whose
     expert was drawn by exploration, all are.
     """
     expert: Text | None = None
-    """Name of the expert that scores or answers a second time. It never grades its own answers."""
+    """For `"rubric"`, the name of the expert that scores. It never grades its own answers."""
     budget_day: Amount = 1.0
     """Dollars for grading per UTC day, over all workers: part of the budget of all keys, not of one key."""
     rubric: _Rubric = _RUBRIC
-    """What the grading expert is asked. Without it, whether the answer is correct and complete."""
+    """What that expert is asked. Without it, whether the answer is correct and complete."""
     references: _File | None = None
     """For `"exact"`, the file with the right answers: a column `query` (or `prompt`, `question`)
     and a column `answer` (or `target`, `gold`).

@@ -1,6 +1,6 @@
 """How an answer is scored, by ``mild collect`` and by the server.
 
-By the right answers to a question, by what a judge says, or by the answer of another expert.
+By the right answers to a question, or by what a judge says.
 """
 
 from __future__ import annotations

@@ -157,26 +157,22 @@ async def test_every_api_and_every_kind_of_answer_is_graded_and_stays_as_it_is(
     if path == "/v1/responses":
         document = {"model": "mild", "input": "What is 2 + 2?", "stream": stream}
     bodies = {}
-    for method in ("rubric", "agreement", "none"):
-        more = {"grading": {"share": 0.0}} if method == "none" else {}
-        kind = "rubric" if method == "none" else method
-        reply_of_judge = "4" if method == "agreement" else "Score: 1"
-        async with grading(kind, tmp_path, texts, reply_of_judge, own=own, **more) as (g, ups):
+    for share in (1.0, 0.0):
+        more = {"grading": {"share": share}}
+        async with grading("rubric", tmp_path, texts, "Score: 1", own=own, **more) as (g, ups):
             found = await ask(g.port, document, path)
-            bodies[method] = found.body
-            scores = await graded(g)
-            assert [(one.expert, one.score) for one in scores] == (
-                [] if method == "none" else [("large", 1.0)]
-            )
+            bodies[share] = found.body
+            scores = [(one.expert, one.score) for one in await graded(g)]
+            assert scores == ([("large", 1.0)] if share else [])
             assert lost(g) == {}
-            if method == "agreement":
+            if share:
                 assert not bodies_of(ups.judge)[0].get("stream")
                 assert "What is 2 + 2?" in json.dumps(bodies_of(ups.judge)[0])
     assert found.status == 200
-    assert b"think" in bodies["none"]
-    assert b"Score" not in bodies["rubric"]
+    assert b"think" in bodies[0.0]
+    assert b"Score" not in bodies[1.0]
     if path == "/v1/chat/completions" and api == "openai":
-        assert bodies["rubric"] == bodies["agreement"] == bodies["none"]
+        assert bodies[0.0] == bodies[1.0]
 
 
 async def test_exact_grades_need_a_reference_and_no_money(tmp_path):
@@ -517,21 +513,13 @@ async def test_long_requests_and_several_turns(tmp_path):
     assert "assistant: Yes?" in content
 
 
-async def test_tool_calls_agree_and_an_expert_that_cannot_take_them_is_not_asked(tmp_path):
+async def test_a_judge_reads_tool_calls(tmp_path):
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
-    async with grading("agreement", tmp_path) as (g, _):
+    async with grading("rubric", tmp_path, own={"judge": {"unsupported": ["tools"]}}) as (g, ups):
         await ask(g.port, chat(tools=tools))
         (one,) = await graded(g)
-        assert one.score == 1.0
-        await ask(g.port, chat())
-        assert [one.score for one in await graded(g)] == [1.0, 0.0]
-    async with grading("agreement", tmp_path, own={"judge": {"unsupported": ["tools"]}}) as (
-        g,
-        ups,
-    ):
-        await ask(g.port, chat(tools=tools))
-        assert await graded(g) == []
-        assert ups.judge.asked == 0
+    assert one.score == 0.7
+    assert "weather" in bodies_of(ups.judge)[0]["messages"][0]["content"]
 
 
 async def test_the_ledger_keeps_the_score_and_nothing_of_the_answer(tmp_path):

@@ -41,7 +41,7 @@ explore = "auto"
 [routing.target]
 keep_quality = 0.9
 [grading]
-method = "agreement"
+method = "rubric"
 share = 1.0
 expert = "large"
 """

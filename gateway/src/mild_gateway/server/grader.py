@@ -23,7 +23,6 @@ from mild_gateway.experts.translation.streams import AnswerReader
 from mild_gateway.ledger.feedback import Feedback
 from mild_gateway.ledger.records import Record
 from mild_gateway.refusals import Refusal
-from mild_gateway.selection.needs import missing_of, request_needs
 from mild_gateway.selection.selector import Selection
 from mild_gateway.selection.text import turn_text, turns_of
 from mild_gateway.server.calls import Calls
@@ -143,13 +142,7 @@ class Grader:
         """What is needed of a request to grade its answer; None if it cannot be graded."""
         if self._client is None:
             return self._references.get(grading.plain(request.text))
-        document = request.document
-        if self._settings.method == "agreement":
-            needs = request_needs(document, request.bytes_in)
-            if missing_of(self._client.expert, needs):
-                return None
-            return request
-        turns = turns_of(document)
+        turns = turns_of(request.document)
         if len(turns) < 2:
             return request.text
         return "\n\n".join(f"{turn.get('role')}: {turn_text(turn)}" for turn in turns)
@@ -185,17 +178,12 @@ class Grader:
     async def _score(self, subject: Any, answer: Any) -> float:
         if self._client is None:
             return float(grading.is_right(subject, answer))
-        if self._settings.method == "agreement":
-            document = {**subject.document, "stream": False}
-            document.pop("stream_options", None)
-            other = await self._ask(subject.endpoint, document)
-            return float(grading.agree(answer, other))
         if not isinstance(answer, str):
             answer = json.dumps(answer)
         # Of the bytes of the longest answer, any may take two.
         longest = 2 * grading.ANSWER_BYTES * self._settings.rubric.count("{answer}")
         most_bytes = len(_body(self._judge_request(subject, ""))) + longest
-        reply = await self._ask(CHAT, self._judge_request(subject, answer), most_bytes)
+        reply = await self._ask(self._judge_request(subject, answer), most_bytes)
         score = grading.read_score(reply)
         if score is None:
             raise UngradedError("unreadable")
@@ -211,13 +199,13 @@ class Grader:
             "max_tokens": grading.REPLY_TOKENS,
         }
 
-    async def _ask(self, endpoint: str, document: dict[str, Any], most_bytes: int = 0) -> Any:
+    async def _ask(self, document: dict[str, Any], most_bytes: int) -> Any:
         """What the expert answers; what it may cost, for ``most_bytes`` at least, is reserved before."""
         context = self._context
         client = self._client
         assert client is not None
         assert context.access.grader is not None
-        request = CompletionRequest([], endpoint, context.redact(_body(document)), "last")
+        request = CompletionRequest([], CHAT, context.redact(_body(document)), "last")
         calls = Calls(context, context.access.grader, request, None)
         call = calls.new()
         try:
