@@ -20,7 +20,6 @@ from mild.policies import CascadePolicy
 from mild_gateway.config import CascadeSettings, ServerSettings, Settings, read_settings
 from mild_gateway.database import Address, DatabaseError
 from mild_gateway.experts.expert import RETRIES, Expert, is_loopback
-from mild_gateway.experts.redaction import LONG
 from mild_gateway.experts.secrets import SecretError, check_safe_file
 from mild_gateway.grading import read_references
 from mild_gateway.selection.models import (
@@ -505,11 +504,6 @@ def _exposure_findings(settings: Settings) -> Iterator[ConfigFinding]:
         if is_exposed and expert.secret is not None:
             yield _warning(
                 f"{_origin(expert)}the key of {expert.name} is sent unencrypted, over http://."
-            )
-        if expert.secret is not None and len(expert.secret.value) < LONG:
-            yield _warning(
-                f"{_origin(expert)}the key of {expert.name} is too short to be redacted from answers "
-                f"(fewer than {LONG} characters); it is redacted from error messages only."
             )
     if not settings.requires_key and not is_loopback(settings.host):
         yield _warning(

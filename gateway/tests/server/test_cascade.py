@@ -667,17 +667,6 @@ async def test_exploration_draws_one_expert_with_its_share():
     assert all(one.calls is None and one.expert == one.chosen for one in drawn)
 
 
-async def test_secrets_are_taken_out_of_an_accepted_answer():
-    secret = "sk-0123456789abcdef"
-    own = {"small": {"headers": {"x-secret-key": secret}}}
-    router = cascade_router(kind="free_text")
-    async with cascading([f"so {secret}", f"so {secret}", "6"], own=own, router=router) as (g, _):
-        found = await ask(g.port, chat())
-    assert found.headers["x-mild-path"] == "small,medium"
-    assert secret.encode() not in found.body
-    assert b"[secret]" in found.body
-
-
 async def test_a_query_that_is_too_hard_starts_at_the_last_step():
     heads = priced_router(NAMES, (0.9, 0.8, 0.1), (0, 0, 0)).policy
     router = cascade_router(heads=heads, start_error=0.5)

@@ -10,7 +10,6 @@ from ledger_cases import write_all, writing
 from mild_gateway import drift as module
 from mild_gateway.config import LedgerSettings
 from mild_gateway.experts.prices import UsageMeter, read_version
-from mild_gateway.experts.secrets import Secret
 from mild_gateway.ledger.reading import read_ledger
 from mild_gateway.server import context as context_module
 from waiting import until
@@ -54,15 +53,6 @@ async def test_the_row_has_what_the_expert_reports(api, streamed, path):
         (row,) = await rows(g)
         assert row.reported == "gpt-9-2026"
         assert b"gpt-9-2026" not in answer.body
-
-
-async def test_a_key_that_an_expert_reports_is_not_kept():
-    async with solo(one={"secret": Secret("sk-very-secret-key", "a test")}) as (up, g):
-        up.reports = "m-sk-very-secret-key"
-        async with Client(g.port) as client:
-            assert (await client.ask(ASK)).status == 200
-        (row,) = await rows(g)
-        assert row.reported == "m-[secret]"
 
 
 async def test_without_an_answer_nothing_is_reported():

@@ -251,7 +251,7 @@ class ExpertQueue:
         self, run: ExpertRun, key: str, failure: ExpertError, reserved: float
     ) -> None:
         shared = self._shared
-        reason = _printable(shared.redact(failure.detail, error=True))
+        reason = _printable(shared.redact(failure.detail))
         charged = 0.0
         if failure.may_cost:
             charged = reserved
@@ -275,10 +275,9 @@ class ExpertQueue:
     ) -> StoredAnswer:
         """A reply with its price; tokens that were not told are estimated, and charged at their most."""
         price = self._expert.price
-        text = self._shared.redact(reply.text)
         if reply.usage is None:
             sent_text = (self._expert.system or "") + prompt
-            usage = Usage(estimate_tokens(sent_text), estimate_tokens(text), estimated=True)
+            usage = Usage(estimate_tokens(sent_text), estimate_tokens(reply.text), estimated=True)
             charged = price.of(usage_limit)
         else:
             usage = reply.usage
@@ -288,7 +287,7 @@ class ExpertQueue:
                 self._surplus.tokens_out + max(0, usage.tokens_out - usage_limit.tokens_out),
             )
         return StoredAnswer(
-            response=text,
+            response=reply.text,
             usage=usage,
             price=price.of(usage),
             charged=charged,

@@ -11,7 +11,7 @@ import json
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,6 @@ async def grade_runs(
     *,
     tolerance: float = TOLERANCE,
     scorer: Scorer | None = None,
-    redact: Callable[[str], str] = str,
     stop: asyncio.Event | None = None,
 ) -> Grades:
     """Score every answer of every run; answers that wait when ``stop`` is set stay without a score."""
@@ -92,7 +91,7 @@ async def grade_runs(
             try:
                 grades.scores[k][i] = await _score(scorer, task, ledger, stop)
             except ExpertError as error:
-                grades.unscored[redact(error.detail)] += 1
+                grades.unscored[error.detail] += 1
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(scorer.concurrency, len(waiting))):

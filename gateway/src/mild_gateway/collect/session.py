@@ -26,7 +26,6 @@ from mild_gateway.collect.questions import Question, read_questions
 from mild_gateway.collect.runs import ExpertRun, check_samples, most_usage, plan_runs
 from mild_gateway.collect.table import check_columns, outcome_columns
 from mild_gateway.experts.expert import Expert
-from mild_gateway.experts.redaction import Redactor
 from mild_gateway.grading import TOLERANCE
 
 T = TypeVar("T")
@@ -167,7 +166,6 @@ def collect_outcomes(
             max_spend=max_spend,
             tolerance=tolerance,
             scorer=command,
-            redact=partial(Redactor(file.experts), error=True),
             progress=progress,
             on_stop=on_stop,
         )
@@ -200,7 +198,6 @@ class _Collection:
     max_spend: float | None
     tolerance: float
     scorer: Scorer | None
-    redact: Callable[[str], str]
     progress: Progress | None
     on_stop: Callable[[int], None] | None
     interrupted: bool = False
@@ -228,7 +225,6 @@ class _Collection:
                 self.ledger,
                 tolerance=self.tolerance,
                 scorer=self.scorer,
-                redact=self.redact,
                 stop=stop,
             )
 

@@ -20,7 +20,7 @@ from mild_gateway.server.calls import Calls, ExpertCall
 from mild_gateway.server.cascade import Cascade
 from mild_gateway.server.completion_request import CompletionRequest
 from mild_gateway.server.context import AppContext
-from mild_gateway.server.expert_answer import ExpertAnswer, read_aside
+from mild_gateway.server.expert_answer import ExpertAnswer
 from mild_gateway.server.grader import Grader, PickedAnswer
 from mild_gateway.server.headers import answer_headers
 from mild_gateway.server.middleware import refusal_response
@@ -140,7 +140,7 @@ class Completion:
         if call.content is None and answer.events is not None:
             await self._stream(call, answer)
             return
-        content = await self._whole_content(call, answer)
+        content = self._whole_content(call, answer)
         headers = answer_headers(answer, self.calls, reply, self.selection)
         if answer.events is None:
             headers.append((b"content-length", b"%d" % len(content)))
@@ -160,17 +160,17 @@ class Completion:
         answer.close(finished=True)
         await reply.end(last)
 
-    async def _whole_content(self, call: ExpertCall, answer: ExpertAnswer) -> bytes:
+    def _whole_content(self, call: ExpertCall, answer: ExpertAnswer) -> bytes:
         """The bytes that the client gets of an answer that was read whole."""
         note_document = self._reader_for_grading(call, answer)
         if call.content is not None:
             return bytes(call.content)
         if answer.document is not None:
             note_document(answer.document)
-            return await read_aside(answer.content, self.context.redact)
+            return answer.content
         self.reply.error = "client_error"
         content = client_error_content(answer, self.request.endpoint)
-        return self.context.redact(content, error=True)
+        return self.context.redact(content.decode()).encode()
 
     def _reader_for_grading(
         self, call: ExpertCall, answer: ExpertAnswer
@@ -197,9 +197,7 @@ class Completion:
         self.context.note_shed(refusal)
         response = refusal_response(refusal, self.request.endpoint)
         response.headers["x-mild-request-id"] = self.request.request_id
-        redact = self.context.redact
-        headers = [(name, redact(value)) for name, value in response.raw_headers]
-        await reply.send_whole(refusal.status, headers, bytes(response.body))
+        await reply.send_whole(refusal.status, response.raw_headers, bytes(response.body))
 
     async def _end_broken_stream(self, error: ExpertError) -> None:
         """The expert broke its stream off, or its time is over."""

@@ -58,7 +58,7 @@ class AppContext:
     Settings and router are checked against each other here; access, ledger and the ``spool`` that they
     share are started and closed with the application. ``board`` is for the page. Without ``tracing``,
     requests are traced as the settings say. ``clients`` are by expert name. ``redact`` takes configured
-    secrets out of what is sent to clients. ``running`` are the tasks of the requests that are served.
+    secrets out of errors. ``running`` are the tasks of the requests that are served.
     """
 
     def __init__(

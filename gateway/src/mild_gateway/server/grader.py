@@ -205,7 +205,7 @@ class Grader:
         client = self._client
         assert client is not None
         assert context.access.grader is not None
-        request = CompletionRequest([], CHAT, context.redact(_body(document)), "last")
+        request = CompletionRequest([], CHAT, _body(document), "last")
         calls = Calls(context, context.access.grader, request, None)
         call = calls.new()
         try:

@@ -38,7 +38,7 @@ def answer_headers(
     else:
         headers += _STREAM_HEADERS
     for name, value in rate_limit_headers(answer.response.headers).items():
-        headers.append((name.encode(), calls.context.redact(value.encode())))
+        headers.append((name.encode(), value.encode()))
     if selection is not None and selection.cascade_plan is not None:
         headers.append((b"x-mild-path", _quoted(_path(calls))))
     cost = expected_cost(selection, answer.client.name)

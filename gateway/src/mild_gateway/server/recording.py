@@ -85,13 +85,8 @@ def _charge(record: Record, calls: Calls, call: ExpertCall) -> dict[str, Any]:
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
         "latency_ms": round(call.seconds * 1000, 3),
-        "reported": _reported(calls, call),
+        "reported": call.usage.version,
     }
-
-
-def _reported(calls: Calls, call: ExpertCall) -> str | None:
-    """The model that the expert reported, without secrets."""
-    return calls.context.redact(call.usage.version or "") or None
 
 
 def _count_cascade(calls: Calls, reply: ClientReply) -> None:
@@ -125,7 +120,7 @@ def finish_record(
     record.latency_ms = reply.milliseconds()
     if reply.call is not None:
         record.expert = reply.call.expert
-        record.reported = _reported(calls, reply.call)
+        record.reported = reply.call.usage.version
     if selection is not None:
         _add_decision(record, selection)
     record.error = _error_of(calls, reply)

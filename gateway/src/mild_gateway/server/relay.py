@@ -32,7 +32,7 @@ def client_error_content(answer: ExpertAnswer, endpoint: str) -> bytes:
         document = parse_object(answer.content)
         if not is_native(endpoint, answer.client.expert.api):
             document = translate_error(endpoint, status, document)
-        # Written anew, so that no way of escaping hides a secret.
+        # Written anew, so that a secret that is escaped is found.
         return json.dumps(document, allow_nan=False).encode("ascii")
     except (ValueError, RecursionError):
         message = f"The expert {answer.client.name} refused the request."
