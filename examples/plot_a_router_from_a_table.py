@@ -2,7 +2,7 @@
 # From a table to a router
 
 Start with a table that has a query per row and the score and price of every expert.
-Search for a router, judge it on rows that it has not seen, and save it.
+Search for a router, judge it on rows that it has not seen, change its budget, and save it.
 """
 
 # %%
@@ -30,11 +30,10 @@ train.describe()
 # %%
 # ## The search
 #
-# The loss of an answer is its error plus `price_weight` times its price in dollars: here, an error
-# costs two cents. Leave out `search` for the usual, longer search.
+# With `max_dollars`, the search finds the best quality for at most that many dollars per 1,000
+# queries.
 
-search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)
-found = mild.tune(train, price_weight=50, search=search)
+found = mild.tune(train, max_dollars=0.6)
 found
 
 # %%
@@ -46,11 +45,22 @@ judged = mild.evaluate(found.router, test)
 judged
 
 # %%
-# Left: quality against dollars. Right: how often each expert is asked.
+# ## Other limits
+#
+# `with_target` changes the limit of a tuned router. It chooses among the settings that are saved with the
+# router, so it needs no fit. Dotted lines are the limits; crosses of the same colour are quality and
+# dollars on new rows. Right: how often each expert is asked.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 judged.plot_frontier(left)
 judged.plot_shares(right)
+for limit, colour in {0.3: "C3", 0.6: "C4", 0.9: "C6"}.items():
+    limited = mild.evaluate(found.router.with_target(max_dollars=limit), test)
+    router = limited.to_frame().set_index("key").loc["router"]
+    dollars, quality = router["dollars_per_1000"], router["accuracy"]
+    print(f"at most ${limit}: ${dollars:.2f} per 1,000 queries, {quality:.1%} right")
+    left.axvline(limit, color=colour, linestyle=":")
+    left.plot(dollars, quality, "x", color=colour, markersize=9)
 plt.show()
 
 # %%

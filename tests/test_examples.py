@@ -1,29 +1,10 @@
-"""The notebook runs from top to bottom, and the hooks of the gallery mend its pages."""
+"""The hooks of the gallery mend its pages."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from scripts import gallery
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-@pytest.mark.slow
-def test_the_notebook_runs_and_is_kept_without_outputs(tmp_path, monkeypatch):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    notebook = nbformat.read(EXAMPLES / "first_router.ipynb", as_version=4)
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert not any(cell.outputs for cell in cells)
-    place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=1800, resources=place).execute()
-    shown = [set(one.get("data", {})) for cell in cells for one in cell.outputs]
-    assert sum("text/html" in kinds for kinds in shown) >= 6
-    assert sum("image/png" in kinds for kinds in shown) == 2
 
 
 def test_pages_of_the_gallery_work_from_a_disk():
