@@ -2,10 +2,10 @@
 
 ``python -m benchmarks.new_expert --data FOLDER [--jobs N]`` takes three tables. In each of ten draws a
 table is split anew, and one expert is new: the best in the first draw, the second best in the next one,
-and so on. 100 random rows of the training part have its score and price. One way is ``mild.add_expert``, the
-other is to fit or tune again on the training part with NaN where the new expert was not asked. Compared is the
-mean cost on the test part, for the router of ``mild.tune`` and for two kinds of fixed settings. Without
-``--data`` it prints what is kept in ``results/``.
+and so on. 100 random rows of the training part have its score and price. One way is ``mild.add_expert``,
+the other is to fit or tune again on the training part with NaN where the new expert was not asked.
+Compared is the mean cost on the test part, for the router of ``mild.tune`` and for two kinds of fixed
+settings. Without ``--data`` it prints what is kept in ``results/``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def fitted(kind: str, table: mild.Outcomes, price_weight: float | None) -> mild.
     return mild.fit(table, kind, price_weight=price_weight, **settings)
 
 
-def draw_result(job: tuple[str, str, int]) -> list[dict[str, Any]]:
+def draw_result(job: tuple[str, str, int, list[str]]) -> list[dict[str, Any]]:
     """Mean costs on the test part of one draw, and CPU seconds, for every kind of router."""
-    folder, name, draw = job
+    folder, name, draw, kinds = job
     warnings.simplefilter("ignore")
     price_weight = TABLES[name]
     table = mild.read_outcomes(str(Path(folder) / f"{name}.parquet"))
@@ -79,7 +79,7 @@ def draw_result(job: tuple[str, str, int]) -> list[dict[str, Any]]:
         return mean_cost(router), seconds
 
     rows = []
-    for kind in ("tune", "ridge", "priced"):
+    for kind in kinds:
         before = fitted(kind, known, price_weight)
         added, added_seconds = timed(
             lambda before=before: (
@@ -142,11 +142,14 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the public tables")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--draws", type=int, default=N_DRAWS)
+    parser.add_argument("--routers", nargs="*", default=["tune", "ridge", "priced"])
     given = parser.parse_args()
     if given.data is None:
         show(json.loads(RESULTS.read_text()))
         return
-    jobs = [(given.data, table, draw) for draw in range(given.draws) for table in TABLES]
+    jobs = [
+        (given.data, table, draw, given.routers) for draw in range(given.draws) for table in TABLES
+    ]
     results = []
     with ProcessPoolExecutor(given.jobs) as pool:
         for rows in pool.map(draw_result, jobs):
