@@ -4,7 +4,7 @@
 differences in cost between experts from hashed n-grams, and judges 4,000 other rows. With a rank r the
 weights of all experts are combinations of r directions: ridge regression, projected onto the first r
 principal directions of its fitted values. Strength and rank are those that explain most of the differences
-on held-out folds. A blend also has nearest neighbours and clusters, as in ``mild tune``.
+on held-out folds. A blend also has nearest neighbours and clusters.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from experiments.clusters import ClusterRouter
 from experiments.console import main, progress_bar
 from experiments.published import FOLDS, Floats, write_results
 from mild.data import read_outcomes
@@ -25,7 +26,6 @@ from mild.data.splits import folds
 from mild.features import make_features
 from mild.policies import believed_costs
 from mild.routers import KNNRouter
-from mild.routers.clusters import ClusterRouter
 from mild.routers.stack import blend, explained, products
 from mild.tuning.tasks import make_task
 
@@ -37,7 +37,7 @@ ALPHAS = (1e2, 3e2, 1e3, 3e3, 1e4, 3e4)
 RANKS = (1, 2, 3, 4, 6, 8, 12)
 #: Rows that are judged, at most.
 TEST_ROWS = 4_000
-MEMBERS = {"nearest": KNNRouter(40), "clusters": ClusterRouter(n_clusters=12)}
+MEMBERS = {"nearest": KNNRouter(40), "clusters": ClusterRouter()}
 BLENDS = {
     "blend": ("full rank", *MEMBERS),
     "blend, low rank instead": ("low rank", *MEMBERS),

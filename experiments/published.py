@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from experiments.clusters import ClusterRouter
 from experiments.records import surroundings
 from mild.errors import DataFileError
 from mild.features import make_features
@@ -39,10 +40,12 @@ def tuned(
     families: Any = "auto",
     seed: int = 0,
     encoder: str | None = None,
+    clusters: bool = False,
 ) -> Callable[[Sequence[str]], Floats]:
     """What ``mild tune`` learns from texts and costs: a function from texts to expected costs (n, p).
 
-    With an ``encoder``, texts become its vectors beside hashed n-grams.
+    With an ``encoder``, texts become its vectors beside hashed n-grams; with ``clusters``, the blend has
+    their mean costs as a further member.
     """
     step = make_features("hashing+encoder", source=encoder) if encoder else make_features()
     step.fit(texts)
@@ -50,6 +53,7 @@ def tuned(
     search = RouterCV(
         LinearRouter(ties="first"),
         families=families,
+        candidates=[ClusterRouter()] if clusters else [],
         cv=FOLDS,
         constant_if_better=False,
         random_state=seed,

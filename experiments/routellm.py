@@ -92,13 +92,18 @@ def judge(expected: Any, rows: pd.DataFrame) -> list[float]:
 
 
 def run_draw(
-    rows: pd.DataFrame, count: int, seed: int, families: Any, other: pd.DataFrame | None
+    rows: pd.DataFrame,
+    count: int,
+    seed: int,
+    families: Any,
+    clusters: bool,
+    other: pd.DataFrame | None,
 ) -> dict[str, list[float]]:
     """Train on rows drawn at random and judge the rest, and another benchmark that was not trained on."""
     order = np.random.default_rng(seed).permutation(len(rows))
     train, rest = rows.iloc[np.sort(order[:count])], rows.iloc[np.sort(order[count:])]
     costs = 1 - train[[WEAK, STRONG]].to_numpy(float)
-    expected = tuned(train["prompt"].tolist(), costs, families)
+    expected = tuned(train["prompt"].tolist(), costs, families, clusters=clusters)
     found = {"all": judge(expected, rest)}
     if "subject" in rows and ARTEFACT in set(train["subject"]):
         found[f"without {ARTEFACT}"] = judge(expected, rest[rest["subject"] != ARTEFACT])
@@ -142,6 +147,9 @@ def experiment(
     draws: Annotated[int, typer.Option(min=1, help="Draws of the labelled rows.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the first draw.")] = 100,
     families: Annotated[str, typer.Option(help="As of mild tune; auto is its default.")] = "auto",
+    clusters: Annotated[
+        bool, typer.Option(help="Whether the blend has mean costs of clusters as well.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Results file; settings in it are kept.")] = Path(
         "results/published/routellm.json"
     ),
@@ -156,13 +164,14 @@ def experiment(
         count, benchmark = SETTINGS[name]
         searched = families if families in ("auto", "all") else families.split(",")
         other = known["gsm8k"] if benchmark == "mmlu" else None
+        kept_as = f"{name}, with clusters" if clusters else name
         found: list[dict[str, list[float]]] = []
         with progress_bar(name) as report:
             for number in range(draws):
                 rows = known[benchmark]
-                found.append(run_draw(rows, count, seed + number, searched, other))
+                found.append(run_draw(rows, count, seed + number, searched, clusters, other))
                 report(number + 1, draws, f"APGR {found[-1]['all'][0]:.3f}")
-                results["settings"][name] = {
+                results["settings"][kept_as] = {
                     "labelled": count,
                     "families": searched,
                     "commit": commit(),

@@ -103,12 +103,12 @@ def run(
     rows["best model per data set, known at test time"] = judge(
         scores, tested, best_per_set(train, columns, tested)
     )
-    encoders: dict[str, str | None] = {"mild tune": None}
+    searches: dict[str, Any] = {"mild tune": {}, "mild tune, with clusters": {"clusters": True}}
     if encoder is not None:
-        encoders["mild tune, hashing+encoder"] = encoder
-    for name, model in encoders.items():
+        searches["mild tune, hashing+encoder"] = {"encoder": encoder}
+    for name, settings in searches.items():
         start = time.process_time()
-        expected = tuned(texts, costs, families, encoder=model)
+        expected = tuned(texts, costs, families, **settings)
         rows[name] = judge(scores, tested, expected(new).argmin(axis=1))
         seconds[name] = round(time.process_time() - start, 1)
     if encoder is not None:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from experiments.score_cascade import ScoreCascadeRouter
 from mild.routers.base import BaseRouter
-from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
-from mild.routers.clusters import ClusterRouter
+from mild.routers.baselines import ConstantRouter
 from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
@@ -28,8 +27,6 @@ class Case:
     grid: tuple[str, tuple[object, ...]]
     # Whether the prediction does not depend on X, so that only shares or means matter.
     constant: bool = False
-    # Whether the same input always gets the same expert.
-    deterministic: bool = True
     # Whether a sample weight of 2 is the same as the row twice.
     weights_are_copies: bool = True
     # Whether the objective has kinks, at which a solver stops near the optimum and not in it.
@@ -54,15 +51,6 @@ CASES = [
     Case("constant", ConstantRouter(), ("expert", (None, 0)), constant=True),
     Case("ridge", RidgeRouter(), ("alpha", (0.1, 10.0))),
     Case("knn", KNNRouter(n_neighbors=7), ("n_neighbors", (3, 9))),
-    Case("clusters", ClusterRouter(n_clusters=4), ("n_clusters", (2, 6))),
-    Case(
-        "random",
-        RandomRouter("best", random_state=0),
-        ("shares", ("best", "uniform")),
-        constant=True,
-        deterministic=False,
-    ),
-    Case("oracle", OracleRouter(), (None, ()), constant=True),
     Case("score-cascade", ScoreCascadeRouter(), ("n_thresholds", (5, 9))),
     Case("priced", PricedRouter(), ("alpha", (1e-3, 1e-1))),
     Case("priced-ridge", PricedRouter("ridge"), ("alpha", (1e-3, 1e-1))),

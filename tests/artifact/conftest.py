@@ -14,7 +14,6 @@ from mild.artifact import Router, save
 from mild.policies import (
     BlendPolicy,
     CascadePolicy,
-    ClusterPolicy,
     ConstantPolicy,
     Decoder,
     DeferralPolicy,
@@ -76,7 +75,6 @@ def make_policies(dtype=np.float64):
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
         StackPolicy([linear, regression], stacked),
-        ClusterPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
     ]
     made = {policy.kind: policy for policy in policies}
     # Policies that decide by ranks are saved with these.

@@ -17,7 +17,7 @@ from mild.core.surrogates import parse_surrogate
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import HashingFeatures
 from mild.policies import ConstantPolicy
-from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
+from mild.routers.baselines import ConstantRouter
 from mild.routers.classifier import CostSensitiveClassifier
 from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
@@ -204,8 +204,6 @@ def test_parameters_are_plain_json(data, tmp_path):
 
 REFUSED = [
     (make_pipeline(PCA(2), LinearRouter()), r"step 'pca' \(PCA\)\. Save the router only"),
-    (RandomRouter(), "a random router is a baseline and is not saved"),
-    (OracleRouter(), "OracleRouter decides by costs that are not known"),
 ]
 
 

@@ -13,7 +13,7 @@ from mild.data.cost_terms import CostTerms
 from mild.errors import DataFileError
 from mild.tuning.tasks import make_task
 
-FAMILIES = ["ridge", "clusters", "stack"]
+FAMILIES = ["ridge", "knn", "stack"]
 TEXTS = {"gsm8k": "Add numbers and apples", "humaneval": "def function(value): return"}
 
 

@@ -13,7 +13,6 @@ from mild.policies import (
     POLICIES,
     BlendPolicy,
     CascadePolicy,
-    ClusterPolicy,
     ConstantPolicy,
     Decoder,
     DeferralPolicy,
@@ -34,7 +33,7 @@ from mild.policies.cascade import AgreementTable
 D, P = 4, 3
 
 
-RANKED = ("linear", "linear_costs", "clusters", "nearest", "constant", "priced", "blend", "mixed")
+RANKED = ("linear", "linear_costs", "nearest", "constant", "priced", "blend", "mixed")
 
 
 def make(dtype=np.float64):
@@ -60,7 +59,6 @@ def make(dtype=np.float64):
             Decoder(np.array([1.0, 1.0, 2.0]), "stationary", "pairwise_logistic"),
         ),
         "linear_costs": regression,
-        "clusters": ClusterPolicy(draw(4, D), draw(4), np.abs(draw(4, P))),
         "nearest": NearestPolicy(draw(30, D), costs, 5, np.ones(30, dtype), draw(D)),
         "nearest-weighted": NearestPolicy(
             draw(30, D), costs, 5, rng.uniform(0.1, 2, 30).astype(dtype)
@@ -225,7 +223,7 @@ def test_very_long_batches_are_decided_as_short_ones():
     assert_array_equal(whole, np.concatenate(parts))
 
 
-CALIBRATED = ("linear_costs", "nearest", "clusters", "blend", "mixed")
+CALIBRATED = ("linear_costs", "nearest", "blend", "mixed")
 SLOPES, OFFSETS = np.array([0.5, 2.0, 1.0]), np.array([0.1, -0.3, 0.0])
 
 
@@ -412,9 +410,7 @@ def test_without_refuses_an_unknown_and_the_last_expert(kind):
         policy.without(0).without(0).without(0)
 
 
-@pytest.mark.parametrize(
-    "kind", ["linear_costs", "clusters", "nearest", "constant", "priced", "priced-ridge"]
-)
+@pytest.mark.parametrize("kind", ["linear_costs", "nearest", "constant", "priced", "priced-ridge"])
 def test_dropping_an_expert_leaves_the_costs_of_the_others_alone(kind):
     policy = make()[kind]
     X = inputs()

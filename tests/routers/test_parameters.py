@@ -7,7 +7,6 @@ import pytest
 
 from mild.errors import InvalidInputError
 from mild.routers.classifier import CostSensitiveClassifier
-from mild.routers.clusters import ClusterRouter
 from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
@@ -32,10 +31,6 @@ BAD = [
     *((LinearRouter, "max_iter", value) for value in (0, "a")),
     (LinearRouter, "cost_scale", "a"),
     (LinearRouter, "strength", -1.0),
-    (ClusterRouter, "n_clusters", 0),
-    (ClusterRouter, "shrinkage", -1.0),
-    (ClusterRouter, "diagonal", 1.5),
-    (ClusterRouter, "temperature", 0.0),
     *((RidgeRouter, "alpha", value) for value in (-1.0, np.nan, "big")),
     *((KNNRouter, "n_neighbors", value) for value in (0, -3, 2.5, "all", True)),
     (PricedRouter, "error_head", "logisic"),

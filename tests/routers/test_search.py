@@ -263,7 +263,7 @@ def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> Non
 
 def test_by_default_the_network_is_not_searched() -> None:
     taken, left_out = parse_families("auto")
-    assert (taken, left_out) == (["linear", "ridge", "knn", "clusters", "stack"], [])
+    assert (taken, left_out) == (["linear", "ridge", "knn", "stack"], [])
     assert parse_families("all")[0] == [*taken[:-1], "neural", "stack"]
 
 

@@ -37,8 +37,7 @@ OBJECTIVES = {
     "keep_quality": {"keep_quality": 0.95},
     "certain": {"max_quality_loss": 0.05, "target_probability": 0.8},
     "guarantee": {"max_quality_loss": 0.1, "guarantee": 0.8},
-    "clusters": {"price_weight": 20.0, "search": RouterCV(families=["clusters"])},
-    "costs": {"price_weight": 5.0, "search": RouterCV(families=["ridge", "knn", "clusters"])},
+    "costs": {"price_weight": 5.0, "search": RouterCV(families=["ridge", "knn"])},
 }
 
 
@@ -150,7 +149,7 @@ def test_a_search_on_arrays_finds_the_same_router(dtype):
     train, _ = TABLES["no common words"].split(random_state=0)
     X = HashingFeatures().fit(train.queries).vectorize(train.queries).astype(dtype)
     costs = 1 - train.scores + 20 * train.prices
-    families = ["linear", "ridge", "knn", "clusters"]
+    families = ["linear", "ridge", "knn"]
     expected = RouterCV(families=families).fit(X, costs)
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -185,7 +184,7 @@ def test_a_cascade_has_the_same_steps_and_thresholds(objective, perturb):
 
 
 @pytest.mark.parametrize("name", ["common words", "no common words"])
-@pytest.mark.parametrize("objective", ["price_weight", "keep_quality", "clusters"])
+@pytest.mark.parametrize("objective", ["price_weight", "keep_quality"])
 def test_stored_weights_with_other_last_digits_decide_alike(name, objective):
     _, test = TABLES[name].split(random_state=0)
     router = tuned(name, objective).router

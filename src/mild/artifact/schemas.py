@@ -581,15 +581,6 @@ DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogat
 POLICY_SCHEMAS = {
     "linear": Schema(DECODER, LINEAR | MARGINS | RANKS),
     "linear_costs": Schema({}, LINEAR | RANKS),
-    "clusters": Schema(
-        {},
-        {
-            "coef": "n_clusters n_features, not empty",
-            "intercept": "n_clusters",
-            "costs": "n_clusters n_experts",
-        }
-        | RANKS,
-    ),
     # More layers than any router has would take long to list.
     "perceptron": Schema({**DECODER, "layers": integer(1, 1000)}, _perceptron_tensors),
     "nearest": Schema(

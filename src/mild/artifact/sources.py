@@ -65,12 +65,6 @@ def _missing_policy(router: Any) -> InvalidInputError | UnsupportedError:
 def _check_policy(router: Any, policy: Any) -> None:
     """Refuse a policy that cannot be saved."""
     name = type(router).__name__
-    if name == "OracleRouter":
-        raise UnsupportedError(
-            "OracleRouter decides by costs that are not known in advance, so it cannot be saved. "
-            "Save a ConstantRouter for the best constant.",
-            parameter="router",
-        )
     if not can_be_saved(policy):
         if hasattr(policy, "state"):
             policy.state()  # a policy that cannot be saved may raise its own error

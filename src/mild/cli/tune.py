@@ -74,7 +74,7 @@ class SearchOptions:
         str | None,
         Option(
             metavar="NAMES",
-            help="Kinds of routers: linear, ridge, knn, clusters, neural, stack, several with commas, or "
+            help="Kinds of routers: linear, ridge, knn, neural, stack, several with commas, or "
             "all. Default: all but neural. With a target no families are searched, and this has no effect.",
         ),
     ] = None

@@ -15,7 +15,6 @@ from mild.policies.compose import (
     believed_costs,
 )
 from mild.policies.costs import (
-    ClusterPolicy,
     ConstantPolicy,
     LinearCostPolicy,
     NearestPolicy,
@@ -41,7 +40,6 @@ __all__ = [
     "BlendPolicy",
     "CascadePolicy",
     "CascadeRun",
-    "ClusterPolicy",
     "ConstantPolicy",
     "CostPolicy",
     "Decisions",

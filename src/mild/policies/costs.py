@@ -108,39 +108,6 @@ class LinearCostPolicy(CostPolicy, kind="linear_costs"):
 
 
 @dataclass(eq=False, repr=False)
-class ClusterPolicy(CostPolicy, kind="clusters"):
-    """``E[c_k | x] = sum_g P(g | x) costs_gk``, ``P(. | x)`` the softmax of ``coef x + intercept``."""
-
-    coef: FloatArray
-    intercept: FloatArray
-    costs: FloatArray
-
-    tensor_names = ("coef", "intercept", "costs")
-
-    def __post_init__(self) -> None:
-        self.n_clusters, self.n_features = self.coef.shape
-        self.n_experts = self.costs.shape[1]
-
-    def memberships(self, X: Any) -> FloatArray:
-        """Probability (n, n_clusters) that an input belongs to each cluster."""
-        scores = np.asarray(X @ self.coef.T) + self.intercept
-        scores -= scores.max(axis=1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=1, keepdims=True)
-        return scores
-
-    def expected_costs(self, X: Any) -> FloatArray:
-        return self.memberships(X) @ self.costs
-
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> ClusterPolicy:
-        # The memberships of an input add up to 1, so that this is the same for every input.
-        return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
-
-    def with_experts(self, experts: IntArray) -> ClusterPolicy:
-        return replace(self, costs=self.costs[:, experts], ranks=self._ranks_of(experts))
-
-
-@dataclass(eq=False, repr=False)
 class PricedPolicy(CostPolicy, kind="priced"):
     """Separate heads for error and price: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
 

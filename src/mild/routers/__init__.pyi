@@ -2,11 +2,8 @@
 
 from mild.routers.base import BaseRouter as BaseRouter
 from mild.routers.baselines import ConstantRouter as ConstantRouter
-from mild.routers.baselines import OracleRouter as OracleRouter
-from mild.routers.baselines import RandomRouter as RandomRouter
 from mild.routers.cascade import CascadeRouter as CascadeRouter
 from mild.routers.classifier import CostSensitiveClassifier as CostSensitiveClassifier
-from mild.routers.clusters import ClusterRouter as ClusterRouter
 from mild.routers.cost_models import KNNRouter as KNNRouter
 from mild.routers.cost_models import PricedRouter as PricedRouter
 from mild.routers.cost_models import RidgeRouter as RidgeRouter

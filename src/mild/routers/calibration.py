@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from mild.artifact.novelty import LEVELS, NOVEL, Novelty
@@ -25,7 +26,6 @@ from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy
 from mild.routers.base import BaseRouter
-from mild.routers.kmeans import distinct_rows, fit_centres
 
 # Pairs of the rows to fit on and the held-out rows.
 Folds = Sequence[tuple[IntArray, IntArray]]
@@ -385,10 +385,10 @@ def fit_novelty(
 
 def _centres(X: FloatArray) -> FloatArray:
     """Return points (m, n_features) that stand for the rows: all distinct rows, or k-means centres."""
-    rows, _ = distinct_rows(X.astype(np.float64), np.ones(len(X)), X.dtype)
+    rows = np.unique(X.astype(np.float64).round(6), axis=0)
     n_centres = max(16, min(MAX_CENTRES, MAX_NUMBERS // X.shape[1]))
     if len(rows) > n_centres:
-        rows = fit_centres(rows, np.ones(len(rows)), n_centres, 0, n_init=1, max_iter=10)
+        rows = KMeans(n_centres, n_init=1, max_iter=10, random_state=0).fit(rows).cluster_centers_
     return rows.astype(np.float32)
 
 

@@ -18,12 +18,11 @@ from mild.core.margins import membership, paper_grid, ratio_grid
 from mild.core.rounding import tie_ranks
 from mild.errors import check_option
 from mild.routers.base import BaseRouter, weights_or_ones
-from mild.routers.clusters import ClusterRouter
 from mild.routers.cost_models import KNNRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import tie_means, training_margins
 
-FAMILIES = ("linear", "ridge", "knn", "clusters", "neural", "stack")
+FAMILIES = ("linear", "ridge", "knn", "neural", "stack")
 #: What "auto" leaves out: the network changes the cost of the blend little (-0.0033 to +0.0006 over six
 #: draws, docs/science/published.md), and takes longer than all the others.
 RARELY_USEFUL = ("neural",)
@@ -32,8 +31,6 @@ ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 # Strengths of the penalty for cost regression, which is weighed against a sum over rows.
 REGRESSION_ALPHAS = (1.0, 1e1, 1e2, 1e3, 3e3, 1e4)
 NEIGHBOUR_COUNTS = (10, 40, 160, 640)
-#: Numbers of clusters; all of them are blended.
-CLUSTER_COUNTS = (6, 12, 16)
 HIDDEN_WIDTHS = (32, 128)
 #: Strengths of the baseline between contrast (0) and others (1).
 BASELINE_STRENGTHS = (0.25, 0.5)
@@ -81,8 +78,6 @@ class Candidate:
     @property
     def member(self) -> str:
         """Name in a stack, which has the best candidate of each name."""
-        if self.family == "clusters":
-            return f"clusters_{self.params['n_clusters']}"
         if self.family == "linear":
             return str(self.params.get("loss", self.family))
         return self.family
@@ -231,7 +226,7 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
     """Return the families to search, and those left out because their package is missing.
 
     >>> parse_families("auto")
-    (['linear', 'ridge', 'knn', 'clusters', 'stack'], [])
+    (['linear', 'ridge', 'knn', 'stack'], [])
     """
     if families is None:
         return [], []
@@ -283,7 +278,7 @@ def family_candidates(
     -------
     candidates : list of Candidate
         Their complexity begins with the rank of the family: linear routers are the simplest, then
-        regression, clusters, nearest neighbours and networks.
+        regression, nearest neighbours and networks.
     """
     candidates: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
@@ -299,12 +294,6 @@ def family_candidates(
             params = {"n_neighbors": n_neighbors}
             complexity = (2.0, 0.0, -float(n_neighbors))
             candidates.append(Candidate("knn", KNNRouter(**params), params, complexity))
-    if "clusters" in families:
-        for n_clusters in CLUSTER_COUNTS:
-            params = {"n_clusters": n_clusters}
-            clusters = ClusterRouter(n_clusters, random_state=random_state)
-            complexity = (1.5, 1.0, float(n_clusters))
-            candidates.append(Candidate("clusters", clusters, params, complexity))
     if "neural" in families:
         candidates += _network_family(random_state)
     return candidates

@@ -20,7 +20,6 @@ _STRENGTHS = (
     "price_weight",
     "search_tol",
     "share_below",
-    "shrinkage",
     "strength",
     "tol",
     "total",
@@ -31,16 +30,14 @@ _COUNTS = (
     "margin_strengths",
     "max_calls",
     "max_iter",
-    "n_clusters",
     "n_neighbors",
     "patience",
 )
 _NUMBERS = {
-    "be positive": ("lr", "temperature"),
+    "be positive": ("lr",),
     "be finite and non-negative": ("weight_decay",),
     "lie in [0, 1)": ("validation_fraction",),
     "lie between 0 and 1": ("confidence",),
-    "lie in [0, 1]": ("diagonal",),
 }
 _OPTIONS = {
     "decision": DECISIONS,

@@ -112,7 +112,7 @@ class RouterCV(BaseRouter):
         alpha.
     families : {"all", "auto"}, str or sequence of str, default=None
         None searches linear routers only, "all" every family, and "auto" all but the network. The names
-        are linear, ridge, knn, clusters, neural and stack. The stack blends the best of each family by
+        are linear, ridge, knn, neural and stack. The stack blends the best of each family by
         the folds it is then judged on, so its own cost is slightly optimistic.
     candidates : sequence of routers, default=()
         Further routers to try, unfitted, such as ``[KNNRouter(3)]``. The family of each is its class, in
