@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,5 +63,8 @@ class ClusterRouter(BaseRouter):
             totals = member.T @ costs + SHRINKAGE * costs.mean(axis=0)
             means.append(totals / (member.sum(axis=0)[:, None] + SHRINKAGE))
             discriminant = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=DIAGONAL)
-            discriminants.append(discriminant.fit(X, labels))
+            with warnings.catch_warnings():
+                # A cluster of one row has no covariance of its own.
+                warnings.filterwarnings("ignore", "Only one sample available")
+                discriminants.append(discriminant.fit(X, labels))
         return ClusterPolicy(discriminants, means)

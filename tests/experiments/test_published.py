@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from experiments import additions, low_rank, open_bandit, published, routellm, routerdc
+from experiments import additions, clusters, low_rank, open_bandit, published, routellm, routerdc
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import DataFileError
@@ -33,11 +33,16 @@ def routerdc_rows(rows, sets, seed=0):
     )
 
 
+@pytest.fixture(autouse=True)
+def few_clusters(monkeypatch):
+    monkeypatch.setattr(clusters, "SIZES", (3,))
+
+
 def test_routerdc_is_judged_per_data_set():
     train = routerdc_rows(80, routerdc.INSIDE)
     results = routerdc.run(train, routerdc_rows(160, routerdc.SETS, 1), FAMILIES)
     rows = results["rows"]
-    for name in ("mild tune", "oracle"):
+    for name in ("mild tune", "mild tune, with clusters", "oracle"):
         assert rows[name]["in"][0] == rows[name]["out"][0] == 100
     # Always a: everything but one of five data sets, and two of three.
     assert rows["best single model"]["in"] == pytest.approx([80, 80, 80])
