@@ -10,7 +10,6 @@ ROOT = Path(__file__).parent
 EXAMPLES_OF_THE_REFERENCE = (
     "artifact/reading.py",
     "artifact/router.py",
-    "artifact/versions.py",
     "data/outcome_table.py",
     "evaluation/evaluate.py",
     "tuning/add_expert.py",

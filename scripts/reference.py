@@ -448,7 +448,7 @@ def _options(title: str, records: Sequence[tuple[str, str]]) -> str:
 
 # A command with its option, or an option.
 CODE = re.compile(
-    r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|demo|route|"
+    r"(?<![\w-])(mild (?:fit|tune|evaluate|compare|report|predict|explain|demo|route|"
     r"collect|serve|check|replay|learn|versions|"
     r"(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
     r"(?: --[a-z-]+)?|--[a-z][a-z-]*)(?![\w-])"
@@ -484,7 +484,7 @@ GROUPS = {
     "Tables": ("read_outcomes", "Outcomes"),
     "Tuning": ("tune", "tuning.TuneResult", "fit", "add_expert"),
     "Evaluation": ("evaluate", "compare"),
-    "The router": ("Router", "save", "load", "versions"),
+    "The router": ("Router", "save", "load"),
     "Estimators": (
         "RouterCV", "LinearRouter", "RidgeRouter", "KNNRouter", "PricedRouter", "BlendRouter",
         "CascadeRouter", "NeuralRouter", "ConstantRouter",

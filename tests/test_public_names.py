@@ -35,7 +35,6 @@ PUBLIC = [
     "read_outcomes",
     "save",
     "tune",
-    "versions",
 ]
 
 

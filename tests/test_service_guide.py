@@ -1,4 +1,4 @@
-"""The services of docs/guides/service.md: they route, take over new versions, and run a cascade."""
+"""The services of docs/guides/service.md: they route, take over new routers, and run a cascade."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 
 import mild
 from cascade_cases import EASY, HARD, cascade_router
-from mild.artifact import write_version
 from text_router_cases import text_router
 from waiting import until
 
@@ -93,20 +92,20 @@ def watching(folder, monkeypatch):
     return names
 
 
-async def test_a_new_version_is_taken_over_in_the_background(folder, watching):
+async def test_a_new_router_is_taken_over_in_the_background(folder, watching):
     serving = watching["ServingRouter"](folder)
     task = asyncio.create_task(watching["watch"](serving, seconds=0.01))
-    router = text_router().with_prices(price_weight=500)
-    number = write_version(folder, router, why="a new price weight")
-    await until(lambda: serving.router.info.version == number)
+    before = serving.router
+    text_router().with_prices(price_weight=500).save(folder, overwrite=True)
+    await until(lambda: serving.router is not before)
     task.cancel()
+    assert serving.router.info.fingerprint == mild.load(folder).info.fingerprint
 
 
-async def test_a_version_that_cannot_be_read_leaves_the_old_one_serving(folder, watching):
+async def test_a_router_that_cannot_be_read_leaves_the_old_one_serving(folder, watching):
     serving = watching["ServingRouter"](folder)
     router = serving.router
-    write_version(folder, router.with_prices(price_weight=500), why="a new price weight")
-    for file in (folder / "versions" / "0002").iterdir():
+    for file in folder.iterdir():
         file.write_bytes(b"damaged")
     with pytest.raises(mild.errors.MildError):
         serving.reload()

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from gateway_cases import KeptLedger, expert, knowing, priced_router
 from ledger_cases import record, write_all
-from mild.artifact import load, write_version
+from mild.artifact import load
 from mild.errors import DataFileError
 from mild_gateway import drift as module
 from mild_gateway.access import Access
@@ -30,6 +30,7 @@ from mild_gateway.database.engine import open_database
 from mild_gateway.drift import DriftWatch
 from mild_gateway.ledger.feedback import Feedback, write_feedback
 from mild_gateway.server.context import AppContext
+from mild_gateway.versions import write_version
 from waiting import PATIENCE
 
 ROUTER = "f" * 12

@@ -3,7 +3,6 @@
 from mild._version import __version__ as __version__
 from mild.artifact import Router as Router
 from mild.artifact import load as load
-from mild.artifact.versions import versions as versions
 from mild.data import Outcomes as Outcomes
 from mild.data import read_outcomes as read_outcomes
 from mild.evaluation.comparison import compare as compare

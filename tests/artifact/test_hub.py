@@ -13,7 +13,6 @@ from safetensors.numpy import save as pack
 import mild
 from cascade_cases import EASY, HARD, cascade_router
 from fake_hub import TOKEN, running_hub
-from mild.artifact import write_version
 from mild.errors import MildError
 from mild.features import OnnxFeatures, StaticFeatures
 from mild.policies import ConstantPolicy
@@ -89,16 +88,6 @@ def test_a_card_is_replaced_with_the_router_and_a_readme_of_others_is_kept(route
     (folder / "README.md").write_text("# Mine\n")
     assert code_of(router.save_pretrained, folder, overwrite=True) == "output_exists"
     assert (folder / "README.md").read_text() == "# Mine\n"
-
-
-def test_of_a_folder_with_versions_the_serving_one_is_read_and_a_new_one_written(router, tmp_path):
-    folder = router.save_pretrained(tmp_path / "router")
-    name = router.experts[0]
-    write_version(folder, router.without(name), why="a test")
-    assert name not in mild.Router.from_pretrained(folder).experts
-    router.save_pretrained(folder, overwrite=True)
-    assert mild.Router.from_pretrained(folder).info.version == 3
-    assert (folder / "versions" / "0003" / "README.md").is_file()
 
 
 def test_a_pushed_router_is_the_one_that_is_downloaded(router, hub, tmp_path):

@@ -12,8 +12,8 @@ import mild
 
 # The last one belongs to a group.
 COMMANDS = [
-    "fit", "tune", "add-expert", "evaluate", "compare", "report", "explain", "demo", "route",
-    "describe", "convert", "versions", "data split",
+    "fit", "tune", "evaluate", "compare", "report", "explain", "demo", "route",
+    "describe", "convert", "data split",
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ DESCRIBED = described_commands(library_commands())
 
 def test_the_commands_that_have_a_function_are_described_by_it():
     assert {
-        "tune", "fit", "evaluate", "compare", "report", "add-expert", "explain", "versions", "route",
+        "tune", "fit", "evaluate", "compare", "report", "explain", "route",
         "convert", "data split", "describe",
     } <= set(DESCRIBED)  # fmt: skip
 

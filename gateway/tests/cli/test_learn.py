@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway_cases import priced_router
-from mild.artifact import write_version
+from mild_gateway.versions import write_version
 
 PRICES = (0.01, 0.01)
 

@@ -20,12 +20,12 @@ from cascade_cases import cascade_router
 from ledger_cases import record, write_all
 from mild.artifact import features_tag
 from mild.artifact.info import CostInfo
-from mild.artifact.versions import read_versions
 from mild.errors import InvalidInputError
 from mild.policies import MixPolicy, PricedPolicy
 from mild_gateway.database.engine import open_database
 from mild_gateway.ledger.feedback import Feedback, write_feedback
 from mild_gateway.selection.stored_features import pack_features
+from mild_gateway.versions import read_versions, rollback, write_version
 from replay_cases import KINDS, NAMES, make_router, texts_of
 
 # Probability of a wrong answer in the table, and in the log if nothing or something has changed.
@@ -117,11 +117,12 @@ def test_an_expert_that_got_better_is_found_and_promoted(folder, ledger):
         assert gap[method].high < 0
         assert gap[method].confidence == 0.98
     serving = mild.load(folder)
-    assert serving.info.version == 2
     texts = texts_of(KINDS * 20, np.random.default_rng(9))
     assert {NAMES[k] for k in serving.predict_texts(texts)} == {"small"}
-    assert {NAMES[k] for k in mild.load(folder, version=1).predict_texts(texts)} == {"large"}
-    known = mild.versions(folder)
+    assert {NAMES[k] for k in mild.load(folder / "versions" / "0001").predict_texts(texts)} == {
+        "large"
+    }
+    known = read_versions(folder)
     assert (known.serving, known[2].base, known[2].reason) == (2, 1, "better")
     # Half of what is new trains.
     assert known[2].learned_until == pytest.approx(1e9 + 1000, abs=100)
@@ -135,8 +136,8 @@ def test_an_expert_that_got_better_is_found_and_promoted(folder, ledger):
     # What is left is learned from and judged, and nothing is new.
     again = mild_gateway.learn(folder, ledger, table=table())
     assert not again.promoted
-    assert mild.load(folder).info.version == 2
-    assert mild.artifact.rollback(folder).serving == 1
+    assert read_versions(folder).serving == 2
+    assert rollback(folder).serving == 1
     # What was known before a rollback does not undo it.
     assert not mild_gateway.learn(folder, ledger, table=table()).promoted
     assert read_versions(folder).serving == 1
@@ -167,7 +168,7 @@ def test_nothing_is_promoted_if_nothing_changed(folder, tmp_path):
         found = mild_gateway.learn(folder, path, table=table(wrong=THEN))
         assert not found.promoted
         assert found.reason in ("same", "noise", "worse", "too_few")
-        assert mild.load(folder).info.version in (None, 1)
+        assert read_versions(folder).serving == 1
 
 
 def test_a_dry_run_writes_nothing(folder, ledger):
@@ -234,9 +235,7 @@ def test_a_candidate_that_hardly_changes_anything_does_not_block_learning(folder
     router = mild.load(folder)
     path = write(tmp_path / "l", *make(router, n=300, wrong=THEN, explore=0.1, rate=1.0))
     candidate = nearly_equal_candidate(router, share=0.01)
-    mild.artifact.write_version(
-        folder, candidate, why="learned", serve=False, learned_until=1e9 + 299
-    )
+    write_version(folder, candidate, why="learned", serve=False, learned_until=1e9 + 299)
     runs = []
     for start in (300, 1300, 2300):
         rows = make(router, 1000, (0.1, 0.5, 1.0), start, seed=start, explore=0.1, rate=1.0)
@@ -255,9 +254,7 @@ def test_a_starved_candidate_is_replaced_by_one_that_has_learned_from_everything
     router = mild.load(folder)
     path = write(tmp_path / "l", *make(router, n=300, wrong=THEN, explore=0.1, rate=1.0))
     candidate = nearly_equal_candidate(router, share=0.01)
-    number = mild.artifact.write_version(
-        folder, candidate, why="learned", serve=False, learned_until=1e9 + 299
-    )
+    number = write_version(folder, candidate, why="learned", serve=False, learned_until=1e9 + 299)
     write(path, *make(router, 150, (0.1, 0.5, 1.0), 300, explore=0.1, rate=1.0, seed=1))
     found = mild_gateway.learn(folder, path)
     known = read_versions(folder)
@@ -447,7 +444,7 @@ def test_of_a_cascade_the_router_without_answers_learns(tmp_path):
 def test_it_reads_postgresql(folder, postgres):
     write(postgres.address, *make(mild.load(folder)))
     found = mild_gateway.learn(folder, postgres.url, table=table())
-    assert (found.promoted, mild.load(folder).info.version) == (True, 2)
+    assert (found.promoted, read_versions(folder).serving) == (True, 2)
 
 
 def test_a_router_that_was_replaced_meanwhile_is_not_overwritten(folder, ledger, monkeypatch):
@@ -456,9 +453,7 @@ def test_a_router_that_was_replaced_meanwhile_is_not_overwritten(folder, ledger,
     find = module.Learning.find
 
     def slow(*arguments):
-        mild.artifact.write_version(
-            folder, make_router(dict.fromkeys(KINDS, "small")), why="by somebody else"
-        )
+        write_version(folder, make_router(dict.fromkeys(KINDS, "small")), why="by somebody else")
         return find(*arguments)
 
     monkeypatch.setattr(module.Learning, "find", slow)
@@ -509,4 +504,4 @@ def test_learn_may_be_killed_at_any_time(folder, ledger, tmp_path):
         assert mild.load(folder).info.fingerprint == before
     done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert mild.load(folder).info.version == read_versions(folder).serving > 1
+    assert read_versions(folder).serving > 1

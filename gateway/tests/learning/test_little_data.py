@@ -5,12 +5,12 @@ import warnings
 import pyarrow as pa
 import pytest
 
-import mild
 import mild_gateway
 from ledger_cases import record, write_all
 from mild.errors import InvalidInputError
 from mild_gateway.database.engine import open_database
 from mild_gateway.ledger.feedback import Feedback, write_feedback
+from mild_gateway.versions import read_versions
 from replay_cases import NAMES, make_router
 
 
@@ -32,7 +32,7 @@ def test_hardly_any_answers_are_too_few_without_a_warning(place, options):
         found = mild_gateway.learn(place / "router", place / "l", **options)
     assert (found.promoted, found.reason) == (False, "too_few")
     assert "; 100 are needed" in found.sentence
-    assert mild.versions(place / "router").serving == 1
+    assert read_versions(place / "router").serving == 1
 
 
 def test_a_table_of_other_experts_is_refused(place):

@@ -15,7 +15,8 @@ import pytest
 
 from fake_upstream import FakeUpstream
 from gateway_cases import Client, ask, chat, priced_router, request_bytes
-from mild.artifact import load, rollback, write_version
+from mild.artifact import load
+from mild_gateway.versions import rollback, write_version
 from process_cases import served, write_files
 from waiting import PATIENCE, PAUSE_BETWEEN_REQUESTS, until
 

@@ -4,8 +4,9 @@ import asyncio
 
 from fake_upstream import FakeUpstream
 from gateway_cases import ask, chat, expert, gateway, priced_router
-from mild.artifact import load, rollback, write_version
+from mild.artifact import load
 from mild_gateway.server.router_watch import RouterWatch, folder_state
+from mild_gateway.versions import read_versions, rollback, write_version
 from waiting import until
 
 NAMES = ("small", "large")
@@ -15,8 +16,8 @@ def make_folder(tmp_path):
     return priced_router(NAMES, (0.1, 0.5)).save(tmp_path / "router")
 
 
-def fingerprint(folder, version=None):
-    return load(folder, version=version).info.fingerprint
+def fingerprint(folder, version):
+    return read_versions(folder)[version].fingerprint
 
 
 async def test_versions_are_swapped_refused_and_rolled_back(tmp_path, caplog):

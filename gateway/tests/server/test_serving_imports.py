@@ -13,7 +13,8 @@ import pytest
 
 from fake_upstream import FakeUpstream
 from gateway_cases import ask, cascade_router, chat, events, knowing, trading_router
-from mild.artifact import load, write_version
+from mild.artifact import load
+from mild_gateway.versions import write_version
 from process_cases import served, write_files
 from waiting import until
 

@@ -9,17 +9,9 @@ from mild.artifact.explanation import Explanation
 from mild.artifact.facts import mix_words
 from mild.artifact.fingerprints import features_tag, fingerprint
 from mild.artifact.info import RouterInfo
-from mild.artifact.reading import load, load_candidate
+from mild.artifact.reading import load
 from mild.artifact.router import NextStep, Router
 from mild.artifact.targets import Target
-from mild.artifact.versions import (
-    Versions,
-    drop_candidate,
-    read_versions,
-    rollback,
-    serve_version,
-    write_version,
-)
 from mild.artifact.writing import save
 
 __all__ = [
@@ -28,17 +20,10 @@ __all__ = [
     "Router",
     "RouterInfo",
     "Target",
-    "Versions",
-    "drop_candidate",
     "features_tag",
     "fingerprint",
     "load",
-    "load_candidate",
     "match_expert",
     "mix_words",
-    "read_versions",
-    "rollback",
     "save",
-    "serve_version",
-    "write_version",
 ]

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +30,7 @@ from mild.artifact.schemas import (
     described_tensor,
     split,
 )
-from mild.artifact.versions import find_version
+from mild.artifact.served import served_folder
 from mild.errors import DataFileError, InvalidInputError, RouterFileError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
@@ -55,27 +54,23 @@ LARGE_BYTES = 1024**3
 _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
 
-def read_router(
-    folder: str | os.PathLike[str], version: int | None, router_class: type[RouterType]
-) -> RouterType:
+def read_router(folder: str | os.PathLike[str], router_class: type[RouterType]) -> RouterType:
     """The router in a folder; ``mild.load`` says more."""
     if not isinstance(folder, (str, os.PathLike)):
         raise InvalidInputError(parameter="folder", rule=f"must be a path; got {folder!r}.")
     path = Path(folder)
     try:
-        version_folder, number = find_version(path, version)
-        router = _read(version_folder, router_class)
+        path = served_folder(path)
+        return _read(path, router_class)
     except OSError as error:
         reason = error.strerror or error
         raise RouterFileError(f"cannot load a router from {path}: {reason}.") from error
     except RouterFileError as error:
         raise RouterFileError(f"cannot load a router from {path}: {error}") from error
-    router.info = replace(router.info, version=number)
-    return router
 
 
 def _read(folder: Path, router_class: type[RouterType]) -> RouterType:
-    """The router in the folder of one version."""
+    """The router in a folder without versions."""
     _check_folder(folder)
     manifest = _read_manifest_file(folder)
     tensor_content = _read_checked(folder / TENSORS_FILE, manifest["sha256"])

@@ -136,7 +136,6 @@ def _training_facts(info: RouterInfo) -> dict[str, Any]:
     if data is not None:
         fingerprint = data.fingerprint[:16]
         facts["fitted on"] = f"{count_noun(data.rows, 'row')}, fingerprint {fingerprint}…"
-    facts["version"] = info.version
     facts["written"] = info.created
     facts["by mild"] = info.mild_version
     facts["schema"] = info.schema_version

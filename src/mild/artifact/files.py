@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -71,29 +71,6 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     finally:
         fresh.unlink(missing_ok=True)
     sync_folder(path.parent)
-
-
-@contextmanager
-def file_lock(path: Path, taken: Callable[[], Exception], timeout: float = 0.0) -> Iterator[None]:
-    """Hold a lock of the kernel, which ends with the process; raise ``taken()`` if another keeps it."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path, timeout=timeout)
-    try:
-        # Says why a folder cannot be written to, which the lock may take for contention.
-        path.touch()
-        lock.acquire()
-    except Timeout as error:
-        raise taken() from error
-    except OSError as error:
-        raise DataFileError(f"cannot write to {path.parent}: {error.strerror or error}.") from error
-    try:
-        yield
-    finally:
-        # Removed while it is held: a lock file that was removed cannot be acquired.
-        with suppress(OSError):
-            path.unlink()
-        lock.release()
 
 
 def left_behind(path: Path) -> list[Path]:

@@ -38,7 +38,6 @@ from mild.artifact.schemas import (
     described_tensor,
     with_prefix,
 )
-from mild.artifact.versions import VERSION_FILES, VERSIONS_FOLDER, adding_version
 from mild.errors import InvalidInputError, OutputExistsError, RouterFileError, count_noun
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
@@ -60,20 +59,12 @@ def write_folder(
 
     The folder is written under a temporary name beside the target and then renamed. With ``overwrite``,
     the old one is first moved aside; a process killed between the two renames leaves the old router as
-    ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``. If the
-    folder keeps versions, the router is added as a new version, which then serves; nothing is deleted.
+    ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``.
     """
     target = check_target(folder, overwrite)
     files = _files_of(router, card, portable)
     try:
-        if os.path.lexists(target / VERSIONS_FOLDER):
-            why = "saved in place of the router that served"
-            with adding_version(target, "saved", why) as version_folder:
-                _write(version_folder, files)
-        else:
-            _write(target, files)
-    except OutputExistsError:
-        raise
+        _write(target, files)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             raise OutputExistsError(f"{target} exists: it appeared during saving.") from error
@@ -165,7 +156,7 @@ def _names_in(target: Path) -> set[str]:
 
 def _names_of_mild(target: Path) -> set[str]:
     """Names of files and folders that mild may have written there, and may delete."""
-    names = {MANIFEST_FILE, TENSORS_FILE, *COMPANIONS, *VERSION_FILES}
+    names = {MANIFEST_FILE, TENSORS_FILE, *COMPANIONS}
     for features in FEATURES.values():
         names.update(features.FILES)
     # A README.md that mild did not write is somebody's work.

@@ -13,7 +13,7 @@ from typing import Any
 
 from mild._version import __version__
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE
-from mild.artifact.versions import VERSIONS_FILE, VERSIONS_FOLDER
+from mild.artifact.served import VERSIONS_FILE, VERSIONS_FOLDER
 from mild.core.arrays import invalid
 from mild.errors import MildError, MissingExtraError, RouterFileError, install_hint
 from mild.features import FEATURES

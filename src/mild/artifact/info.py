@@ -214,7 +214,6 @@ class RouterInfo:
     schema_version: int | None = None
     tensors: Mapping[str, Any] = field(default_factory=dict)  # shape and dtype, by name
     fingerprint: str | None = None  # of the content of router.json
-    version: int | None = None  # its number in a folder with versions
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any] | None) -> RouterInfo:

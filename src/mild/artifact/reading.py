@@ -6,12 +6,11 @@ import os
 
 from mild.artifact.content import read_router
 from mild.artifact.router import Router
-from mild.artifact.versions import read_versions
-from mild.errors import RouterFileError, check_arguments
+from mild.errors import check_arguments
 
 
 @check_arguments
-def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
+def load(folder: str | os.PathLike[str]) -> Router:
     """Read a router that ``save`` wrote.
 
     Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. Models
@@ -21,9 +20,7 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
     Parameters
     ----------
     folder : str or path
-        Folder of the router.
-    version : int, default=None
-        Version to load, if the folder holds several; None for the one in service.
+        Folder of the router; of a folder with versions, the one that serves is read.
 
     Returns
     -------
@@ -44,16 +41,4 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
     >>> loaded.route(["Who wrote Emma?"])
     ['large']
     """
-    return read_router(folder, version, Router)
-
-
-def load_candidate(folder: str | os.PathLike[str]) -> Router | None:
-    """The version that has learned and is not yet proven; None if there is none that can be read."""
-    try:
-        candidate = read_versions(folder).candidate
-        if candidate is None:
-            return None
-        return load(folder, candidate)
-    except RouterFileError:
-        # It may just have been replaced, and nothing depends on it.
-        return None
+    return read_router(folder, Router)

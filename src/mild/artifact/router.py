@@ -78,7 +78,7 @@ class Router(RouterParts):
     feature_names : list of str or None
         Names of the columns that the router was fitted on; None if they had none.
     info : RouterInfo
-        What is recorded about the router: cost, data, target, calibration, versions.
+        What is recorded about the router: cost, data, target, calibration.
     text : TextFeatures or None
         Fitted text features; None if the router was fitted on numbers.
     query_hashes : ndarray of shape (n_queries,) or None
@@ -177,7 +177,6 @@ class Router(RouterParts):
             "mild_version": info.mild_version,
             "created": info.created,
             "schema_version": info.schema_version,
-            "version": info.version,
         }
 
     def _names_best_first(self) -> list[str]:
@@ -1216,7 +1215,7 @@ class Router(RouterParts):
         ['large']
         """
         folder = find_folder(path_or_repo, revision, token, cache_dir, local_files_only)
-        return read_router(folder, None, cls)
+        return read_router(folder, cls)
 
     def push_to_hub(
         self,

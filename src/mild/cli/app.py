@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from mild.cli.add_expert import add_expert
 from mild.cli.compare import compare
 from mild.cli.console import MildCommand
 from mild.cli.data import convert, data, describe, split
@@ -19,11 +18,10 @@ from mild.cli.fit import fit
 from mild.cli.report import report
 from mild.cli.route import route
 from mild.cli.tune import tune
-from mild.cli.versions import versions
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, add_expert, evaluate, compare, report, explain, demo, route,
-    describe, convert, versions,
+    fit, tune, evaluate, compare, report, explain, demo, route,
+    describe, convert,
 ]  # fmt: skip
 GROUPS = [CommandGroup(data, {"split": split})]
 

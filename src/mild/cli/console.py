@@ -47,7 +47,6 @@ LEFT_BY_INTERRUPT = {
 # Options that are not named like the parameter they set.
 OPTION_OF = {
     "betas": "--beta",
-    "to": "--rollback",
 }
 # Options that may be given without a number, and the value that they then have.
 ANY_NUMBER = "any"

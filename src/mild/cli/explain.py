@@ -113,12 +113,11 @@ def explain(
 def _describe(folder: Path, as_json: bool) -> None:
     """Print what is known about a router."""
     from mild.artifact import load
-    from mild.artifact.versions import find_version
+    from mild.artifact.served import served_folder
 
     router = load(folder)
-    version_folder, *_ = find_version(folder)
     sizes = {}
-    for file in sorted(version_folder.iterdir()):
+    for file in sorted(served_folder(folder).iterdir()):
         if file.is_file():
             sizes[file.name] = file.stat().st_size
     report = {"folder": str(folder), **router.as_dict(), "bytes": sizes}

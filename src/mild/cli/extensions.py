@@ -27,7 +27,9 @@ from mild.errors import MildError, MissingExtraError, install_hint
 ENTRY_POINT_GROUP = "mild.commands"
 GATEWAY = "mild-gateway"
 #: Names that are kept for mild-gateway, whether it is installed or not.
-GATEWAY_COMMANDS = ("collect", "serve", "check", "replay", "learn", "keys", "ledger", "feedback")
+GATEWAY_COMMANDS = (
+    "collect", "serve", "check", "replay", "learn", "keys", "ledger", "feedback", "versions",
+)  # fmt: skip
 #: Settings of every group of commands.
 GROUP_SETTINGS: dict[str, Any] = {
     "no_args_is_help": True,

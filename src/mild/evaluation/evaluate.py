@@ -15,9 +15,9 @@ from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.info import TargetInfo
 from mild.artifact.router import in_order_of, with_betas
+from mild.artifact.served import served_folder
 from mild.artifact.sources import as_router
 from mild.artifact.targets import Target, certainty_rows
-from mild.artifact.versions import find_version
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
 from mild.data import Outcomes, read_outcomes
 from mild.data.cost_terms import CostTerms
@@ -393,7 +393,7 @@ class Evaluation:
         if not isinstance(folder, (str, os.PathLike)):
             raise invalid("folder", f"must be the folder of the router; got {folder!r}.")
         document = self.document(**{"title": report_title(folder), **options})
-        return write_document(document, find_version(folder)[0] / EVALUATION_FILE)
+        return write_document(document, served_folder(Path(folder)) / EVALUATION_FILE)
 
     def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
         """Plot quality against dollars: the experts, the router, and its other trade-offs.

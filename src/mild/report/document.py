@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.artifact.files import check_free, replacing
-from mild.artifact.versions import find_version
+from mild.artifact.served import served_folder
 from mild.errors import DataFileError
 
 SCHEMA = 1
@@ -120,8 +120,7 @@ def read_evaluation(path: str | os.PathLike[str]) -> Document:
     if not file.exists():
         raise DataFileError(f"{file}: there is no such folder or file.")
     if file.is_dir():
-        folder, _ = find_version(file)
-        file = folder / EVALUATION_FILE
+        file = served_folder(file) / EVALUATION_FILE
     if not file.is_file():
         raise DataFileError(
             f"there is no saved evaluation {file}; name a table to judge the router by with table=FILE, "

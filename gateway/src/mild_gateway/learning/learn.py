@@ -12,15 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mild.artifact import (
-    Router,
-    Versions,
-    load,
-    load_candidate,
-    read_versions,
-    serve_version,
-    write_version,
-)
+from mild.artifact import Router, load
 from mild.core import BoolArray, FloatArray, IntArray, check_share, decimals, first_columns, invalid
 from mild.data import Outcomes, as_frame, frame_library, html_table, read_outcomes
 from mild.errors import check_arguments, count_noun
@@ -37,6 +29,13 @@ from mild.tuning import (
 from mild_gateway.learning.judging import ENOUGH, GradedRows, Judgement, judge
 from mild_gateway.learning.rows import SOURCE_NAMES, read_logged
 from mild_gateway.ledger.reading import ledger_location, moment
+from mild_gateway.versions import (
+    Versions,
+    load_candidate,
+    read_versions,
+    serve_version,
+    write_version,
+)
 
 #: With ``accept="cheaper"``, the rise of the error that counts as not worse.
 NOT_WORSE = 0.01

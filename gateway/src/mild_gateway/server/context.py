@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from mild.artifact import Router, load_candidate
+from mild.artifact import Router
 from mild.errors import MildError
 from mild_gateway.access import Access, Settlement
 from mild_gateway.access.writer import settlement_parts
@@ -31,6 +31,7 @@ from mild_gateway.refusals import Refusal
 from mild_gateway.selection.selector import ExpertSelector
 from mild_gateway.selection.sessions import open_sessions
 from mild_gateway.tracing import Tracing, open_tracing
+from mild_gateway.versions import load_candidate
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-import mild as package
-from mild.artifact import load, load_candidate, rollback, write_version
+from mild import load
 from mild.errors import MildError
+from mild_gateway.versions import load_candidate, read_versions, rollback, write_version
 from small_router_cases import priced_router
 
 
@@ -32,7 +32,7 @@ def test_versions_say_what_served_when_and_why(mild, folder):
         assert words in " ".join(done.out.split())
     found = json.loads(mild("versions", folder, "--json").out)
     assert (found["serving"], found["candidate"], len(found["history"])) == (2, None, 2)
-    assert found == json.loads(json.dumps(package.versions(folder).as_dict()))
+    assert found == json.loads(json.dumps(read_versions(folder).as_dict()))
     write_version(folder, router(0.2, 0.1), why="not clear yet", serve=False)
     assert "3 │ candidate" in " ".join(mild("versions", folder).out.split())
 
@@ -41,25 +41,26 @@ def test_versions_of_a_router_that_was_only_saved(mild, tmp_path):
     place = router(0.1, 0.3).save(tmp_path / "plain")
     assert json.loads(mild("versions", place, "--json").out)["serving"] == 1
     done = mild("versions", place, "--rollback", 1, "--json")
-    assert (done.code, json.loads(done.out)["code"]) == (1, "invalid_to")
+    assert (done.code, json.loads(done.out)["code"]) == (1, "invalid_version")
     with pytest.raises(MildError) as caught:
         rollback(place)
-    assert caught.value.code == "invalid_to"
+    assert caught.value.code == "invalid_version"
 
 
 def test_a_rollback_says_what_serves_and_how_a_gateway_takes_it(mild, folder):
     found = mild("versions", folder, "--rollback", 1, "--json", "--why", "complaints")
     assert json.loads(found.out) == {"folder": str(folder), "serving": 1}
-    assert package.versions(folder).history[-1].why == "complaints"
-    assert load(folder).info.version == 1
+    assert read_versions(folder).history[-1].why == "complaints"
+    assert read_versions(folder).serving == 1
+    assert load(folder).info.fingerprint == read_versions(folder)[1].fingerprint
     assert mild("versions", folder, "--rollback", "2").out == (
         f"Version 2 of {folder} serves. A running gateway takes it over by itself.\n"
     )
     refused = mild("versions", folder, "--rollback", "7")
     assert refused.err == (
-        f"error: --rollback must be one of 1, 2, the versions in {folder}; got 7.\n"
+        f"error: version must be one of 1, 2, the versions in {folder}; got 7.\n"
     )
-    assert package.versions(folder).history[-1].why == "asked for by hand"
+    assert read_versions(folder).history[-1].why == "asked for by hand"
     assert rollback(folder).serving == 1
     assert mild("versions", folder, "--rollback", "7").code == 1
 
@@ -68,7 +69,7 @@ def test_a_candidate_can_be_dropped(mild, folder):
     number = write_version(folder, router(0.2, 0.1), why="not clear yet", serve=False)
     done = mild("versions", folder, "--drop-candidate", "--why", "nearly equal")
     assert done.out == f"Version 3 of {folder} is deleted; version 2 serves as before.\n"
-    known = package.versions(folder)
+    known = read_versions(folder)
     assert (known.serving, known.candidate, load_candidate(folder)) == (2, None, None)
     assert [one.version for one in known.versions] == [1, 2]
     last = known.history[-1]
@@ -87,4 +88,4 @@ def test_a_candidate_is_not_dropped_in_a_rollback(mild, folder):
     refused = mild("versions", folder, "--rollback", "1", "--drop-candidate")
     assert refused.code != 0
     assert "--drop-candidate must be given without --rollback" in refused.err
-    assert package.versions(folder).candidate == 3
+    assert read_versions(folder).candidate == 3

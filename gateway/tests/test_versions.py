@@ -12,11 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mild.artifact import Router, load, read_versions, rollback, serve_version, write_version
-from mild.artifact.reading import load_candidate
-from mild.artifact.versions import LOCK_FILE, VERSIONS_FILE, find_version
+from mild import Router, load
 from mild.errors import InvalidInputError, OutputExistsError, RouterFileError
 from mild.policies import ConstantPolicy
+from mild_gateway.versions import (
+    LOCK_FILE,
+    VERSIONS_FILE,
+    load_candidate,
+    read_versions,
+    rollback,
+    serve_version,
+    write_version,
+)
 
 
 def _router(best: int = 0, n_experts: int = 3) -> Router:
@@ -25,8 +32,8 @@ def _router(best: int = 0, n_experts: int = 3) -> Router:
     return Router(ConstantPolicy(costs, 2), ["a", "b", "c"][:n_experts])
 
 
-def _chosen(folder: Path, **options: int) -> int:
-    return int(load(folder, **options).predict([[0.0, 0.0]])[0])
+def _chosen(folder: Path) -> int:
+    return int(load(folder).predict([[0.0, 0.0]])[0])
 
 
 @pytest.fixture
@@ -39,18 +46,16 @@ def test_a_saved_router_has_version_1(folder: Path) -> None:
     assert known.serving == 1
     assert known.versions[0].fingerprint == load(folder).info.fingerprint
     assert [event.event for event in known.history] == ["saved"]
-    assert load(folder).info.version is None
-    assert _chosen(folder, version=1) == 0
+    assert _chosen(folder) == 0
     assert sorted(os.listdir(folder)) == ["router.json", "tensors.safetensors"]
 
 
 def test_the_serving_version_is_loaded(folder: Path) -> None:
     assert write_version(folder, _router(1), why="better", reason="better", learned_until=5.0) == 2
-    assert (_chosen(folder), _chosen(folder, version=1), _chosen(folder, version=2)) == (1, 0, 1)
+    assert _chosen(folder) == 1
+    # A version is a folder.
+    assert [_chosen(folder / "versions" / name) for name in ("0001", "0002")] == [0, 1]
     router = load(folder)
-    assert router.info.version == 2
-    assert router.as_dict()["version"] == 2
-    assert router.facts["version"] == "2"
     known = read_versions(folder)
     assert (known.serving, known[2].reason, known[2].learned_until, known[2].base) == (
         2,
@@ -59,7 +64,6 @@ def test_the_serving_version_is_loaded(folder: Path) -> None:
         1,
     )
     assert known[2].fingerprint == router.info.fingerprint
-    assert find_version(folder) == (folder / "versions" / "0002", 2)
     assert json.loads((folder / VERSIONS_FILE).read_text())["serving"] == 2
     assert not (folder / LOCK_FILE).exists()
 
@@ -68,8 +72,7 @@ def test_a_version_can_be_kept_without_serving(folder: Path) -> None:
     assert load_candidate(folder) is None
     write_version(folder, _router(1), why="not clear", serve=False, facts={"gain": 0.1})
     assert _chosen(folder) == 0
-    assert load(folder).info.version == 1
-    assert load_candidate(folder).info.version == 2
+    assert load_candidate(folder).predict([[0.0, 0.0]]) == [1]
     assert read_versions(folder)[2].facts == {"gain": 0.1}
     serve_version(folder, 2, "tried by hand")
     assert _chosen(folder) == 1
@@ -85,7 +88,7 @@ def test_a_new_version_takes_the_place_of_the_candidate(folder: Path, serve: boo
     known = read_versions(folder)
     assert [one.version for one in known.versions] == [1, 3]
     assert (known.serving, known.candidate) == ((3, None) if serve else (1, 3))
-    assert os.listdir(folder / "versions") == ["0003"]
+    assert sorted(os.listdir(folder / "versions")) == ["0001", "0003"]
     # A number is never used twice.
     assert write_version(folder, _router(1), why="better") == 4
 
@@ -103,7 +106,6 @@ def test_a_version_folder_is_a_router_of_its_own(folder: Path, tmp_path: Path) -
     write_version(folder, _router(1), why="better")
     shutil.copytree(folder / "versions" / "0002", tmp_path / "copy")
     assert _chosen(tmp_path / "copy") == 1
-    assert load(tmp_path / "copy").info.version is None
     write_version(tmp_path / "copy", _router(2), why="better")
     assert _chosen(tmp_path / "copy") == 2
     # The whole folder moves with its versions, too.
@@ -122,8 +124,8 @@ def test_rollback_follows_what_served_before(folder: Path) -> None:
     assert rollback(folder).serving == 1
     with pytest.raises(InvalidInputError, match="no version served before version 1;") as failed:
         rollback(folder)
-    assert failed.value.code == "invalid_to"
-    assert rollback(folder, to=4, why="it was right").history[-1].why == "it was right"
+    assert failed.value.code == "invalid_version"
+    assert rollback(folder, version=4, why="it was right").history[-1].why == "it was right"
     assert _chosen(folder) == 0
     known = read_versions(folder)
     assert [event.version for event in known.history] == [1, 2, 3, 2, 4, 2, 1, 4]
@@ -131,12 +133,12 @@ def test_rollback_follows_what_served_before(folder: Path) -> None:
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("to", [4, 0, "2", 2.0, True, 1])
-def test_rollback_refuses_anything_but_another_version(folder: Path, to: object) -> None:
+@pytest.mark.parametrize("version", [4, 0, "2", 2.0, True, 1])
+def test_rollback_refuses_anything_but_another_version(folder: Path, version: object) -> None:
     write_version(folder, _router(1), why="better")
     serve_version(folder, 1, "back")
     with pytest.raises(InvalidInputError):
-        rollback(folder, to=to)  # type: ignore[arg-type]
+        rollback(folder, version=version)  # type: ignore[arg-type]
     assert read_versions(folder).serving == 1
 
 
@@ -150,22 +152,15 @@ def test_nothing_is_written_where_another_version_serves_meanwhile(folder: Path)
         serve_version(folder, 1, "better", expected=old)
     assert failed.value.code == "version_changed"
     assert read_versions(folder).serving == 2
-    assert os.listdir(folder / "versions") == ["0002"]
+    assert sorted(os.listdir(folder / "versions")) == ["0001", "0002"]
 
 
-def test_saving_over_a_folder_with_versions_adds_one(folder: Path) -> None:
+def test_a_folder_with_versions_is_not_overwritten(folder: Path) -> None:
     write_version(folder, _router(1), why="better")
-    with pytest.raises(OutputExistsError):
-        _router(2).save(folder)
-    assert _router(2).save(folder, overwrite=True) == folder
-    assert _chosen(folder) == 2
-    known = read_versions(folder)
-    assert [one.version for one in known.versions] == [1, 2, 3]
-    assert known.history[-1].event == "saved"
-    assert rollback(folder).serving == 2
-    (folder / "own.txt").write_text("mine")
-    with pytest.raises(OutputExistsError):
-        _router(2).save(folder, overwrite=True)
+    for overwrite in (False, True):
+        with pytest.raises(OutputExistsError):
+            _router(2).save(folder, overwrite=overwrite)
+    assert _chosen(folder) == 1
 
 
 @pytest.mark.parametrize(
@@ -183,7 +178,7 @@ def test_saving_over_a_folder_with_versions_adds_one(folder: Path) -> None:
 def test_a_damaged_pointer_is_refused(folder: Path, content: str) -> None:
     write_version(folder, _router(1), why="better")
     (folder / VERSIONS_FILE).write_text(content)
-    for read in (load, read_versions, rollback):
+    for read in (read_versions, rollback):
         with pytest.raises(RouterFileError):
             read(folder)
 
@@ -216,18 +211,18 @@ def test_a_folder_without_a_router_is_refused(tmp_path: Path, call: object) -> N
 
 
 def test_results_can_be_shown(folder: Path) -> None:
-    write_version(folder, _router(1), why="better <b>")
+    write_version(folder, _router(1), why="better")
     known = read_versions(folder)
     assert json.loads(json.dumps(known.as_dict()))["serving"] == 2
-    assert len(known.to_frame()) == 2
-    assert "&lt;b&gt;" in known._repr_html_()
+    assert repr(known) == f"<Versions of {folder}: 2 of 2 serves>"
 
 
 _KILLED = """
 import os, shutil, signal, sys
 import numpy as np
-from mild.artifact import Router, write_version
+from mild import Router
 from mild.policies import ConstantPolicy
+from mild_gateway.versions import write_version
 
 template, out, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
 router = Router(ConstantPolicy(np.array([0.5, 0.1, 0.5]), 2), ["a", "b", "c"])
@@ -275,13 +270,13 @@ def test_a_writer_may_be_killed_at_any_point(tmp_path: Path, folder: Path, versi
     assert len(codes) > 20
     served = set()
     for place in sorted(out.iterdir()):
-        after = load(place).info
-        served.add(after.version)
-        assert after.version == number or after.fingerprint == before
+        after = read_versions(place).serving
+        served.add(after)
+        assert after == number or load(place).info.fingerprint == before
         rerun = write_version(place, _router(1), why="better")
-        assert rerun == (number + 1 if after.version == number else number)
+        assert rerun == (number + 1 if after == number else number)
         assert _chosen(place) == 1
-        listed = {f"{one.version:04d}" for one in read_versions(place).versions} - {"0001"}
+        listed = {f"{one.version:04d}" for one in read_versions(place).versions}
         assert set(os.listdir(place / "versions")) == listed
         left = set(os.listdir(place)) - {"router.json", "tensors.safetensors", "versions"}
         assert left == {VERSIONS_FILE}
@@ -291,8 +286,9 @@ def test_a_writer_may_be_killed_at_any_point(tmp_path: Path, folder: Path, versi
 _WRITER = """
 import sys
 import numpy as np
-from mild.artifact import Router, load, write_version
+from mild import Router
 from mild.policies import ConstantPolicy
+from mild_gateway.versions import write_version
 
 router = Router(ConstantPolicy(np.array([0.5, 0.1, 0.5]), 2), ["a", "b", "c"])
 print("ready", flush=True)
@@ -319,7 +315,7 @@ def test_writers_may_be_killed_at_random_times(folder: Path) -> None:
     number = write_version(folder, _router(2), why="better")
     assert _chosen(folder) == 2
     assert number == len(read_versions(folder).history)
-    assert len(os.listdir(folder / "versions")) == len(read_versions(folder).versions) - 1
+    assert len(os.listdir(folder / "versions")) == len(read_versions(folder).versions)
 
 
 def test_two_writers_at_once_lose_nothing(folder: Path) -> None:

@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from mild.cli import options as o
-from mild.cli.console import MISSING, columns_of, emit, print_sentence, print_table, shown_moment
-from mild.errors import OptionError
+from mild.cli import (
+    AsJson,
+    RouterArgument,
+    emit,
+    print_sentence,
+    print_table,
+    shown_moment,
+    takes_options,
+    without_none,
+)
+from mild.errors import InvalidInputError
+from mild_gateway.cli.tables import columns_of
 
 if TYPE_CHECKING:
-    from mild.artifact.versions import Versions
+    from mild_gateway.versions import Versions
 
 
-@o.takes_options("mild.artifact:rollback")
+@takes_options("mild_gateway.versions:rollback")
 def versions(
     *,
-    folder: o.RouterArgument,
+    folder: RouterArgument,
     rollback: Annotated[
         int | None,
         Option(
@@ -35,7 +44,7 @@ def versions(
         ),
     ] = False,
     why: Annotated[str | None, Option(metavar="TEXT")] = None,
-    as_json: o.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the versions of a router, and when and why each of them served.
 
@@ -48,13 +57,11 @@ def versions(
       mild versions router --rollback 1 --why "complaints about version 2"
       mild versions router --drop-candidate
     """
-    from mild.artifact import read_versions
+    from mild_gateway.versions import read_versions
 
     if rollback is not None and drop_candidate:
-        raise OptionError(
-            "--drop-candidate must be given without --rollback; run one after the other.",
-            parameter="drop_candidate",
-        )
+        rule = "must be given without --rollback; run one after the other."
+        raise InvalidInputError(parameter="drop_candidate", rule=rule)
     if rollback is not None:
         _roll_back(folder, rollback, why, as_json)
         return
@@ -67,9 +74,9 @@ def versions(
 
 def _roll_back(folder: Path, version: int, why: str | None, as_json: bool) -> None:
     """Let another version serve."""
-    from mild.artifact import rollback
+    from mild_gateway.versions import rollback
 
-    after = rollback(folder, version, **o.without_none(why=why))
+    after = rollback(folder, version, **without_none(why=why))
     report = {"folder": str(folder), "serving": after.serving}
     sentence = (
         f"Version {after.serving} of {folder} serves. A running gateway takes it over by itself."
@@ -79,9 +86,9 @@ def _roll_back(folder: Path, version: int, why: str | None, as_json: bool) -> No
 
 def _drop_candidate(folder: Path, why: str | None, as_json: bool) -> None:
     """Delete the candidate: the version that has been written but not promoted."""
-    from mild.artifact import drop_candidate
+    from mild_gateway.versions import drop_candidate
 
-    after = drop_candidate(folder, **o.without_none(why=why))
+    after = drop_candidate(folder, **without_none(why=why))
     dropped = after.history[-1].version
     report = {"folder": str(folder), "serving": after.serving, "dropped": dropped}
     sentence = (
@@ -98,7 +105,7 @@ def _show(known_versions: Versions) -> None:
             {
                 "version": str(version["version"]),
                 "role": version["role"],
-                "router": version["router"] or MISSING,
+                "router": version["router"] or "–",
                 "created": shown_moment(version["created"]),
             }
         )

@@ -1,8 +1,10 @@
 """Versions of a router in one folder: which one serves, what served before, and why.
 
-``DIR`` itself is version 1, as it was saved. ``DIR/versions/0002`` and so on are folders of routers like
-any other. ``DIR/versions.json`` says which of them serves and is replaced as a whole, so a process that is
-killed at any point leaves the old router serving; what it left is removed by the next writer.
+A folder that was only saved is version 1. With the second version, its files are copied to
+``DIR/versions/0001``; that one, ``DIR/versions/0002`` and so on are folders of routers like any other.
+``DIR/versions.json`` says which of them serves, and ``mild.load(DIR)`` follows it. It is replaced as a
+whole, so a process that is killed at any point leaves the old router serving; what it left is removed by
+the next writer.
 """
 
 from __future__ import annotations
@@ -10,35 +12,25 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from mild.artifact.files import file_lock, left_behind, replacing, sync_folder
-from mild.artifact.frames import as_frame, default_library, html_table
-from mild.artifact.info import RouterInfo
-from mild.artifact.manifest import MANIFEST_FILE, read_manifest
-from mild.core.arrays import invalid
-from mild.errors import (
-    InvalidInputError,
-    MildError,
-    OutputExistsError,
-    RouterFileError,
-    check_arguments,
-    listed,
-)
+from filelock import FileLock, Timeout
+
+from mild.errors import InvalidInputError, OutputExistsError, RouterFileError, listed
+from mild_gateway.decide import Router, load_router
 
 FORMAT = "mild-router-versions"
 VERSIONS_FILE = "versions.json"
 VERSIONS_FOLDER = "versions"
 LOCK_FILE = ".versions.lock"
-#: What belongs to the versions in a router's folder.
-VERSION_FILES = (VERSIONS_FILE, VERSIONS_FOLDER, LOCK_FILE)
 # Seconds to wait for another process that writes a version.
 _PATIENCE = 60.0
 # A version, or one that is being written.
@@ -98,21 +90,21 @@ class Versions:
             for entry in self.versions:
                 if entry.version == version:
                     return entry
-        raise self._unknown_version("version", version)
+        raise self._unknown_version(version)
 
     @property
     def numbers(self) -> list[int]:
         """Numbers of the versions."""
         return [entry.version for entry in self.versions]
 
-    def _unknown_version(self, parameter: str, version: object) -> InvalidInputError:
+    def _unknown_version(self, version: object) -> InvalidInputError:
         """The error about the number of a version that is not there."""
         if len(self.numbers) == 1:
             rule = f"must be {self.numbers[0]}, the only version in {self.folder}"
         else:
             numbers = listed([str(number) for number in self.numbers])
             rule = f"must be one of {numbers}, the versions in {self.folder}"
-        return invalid(parameter, f"{rule}; got {version!r}.")
+        return InvalidInputError(parameter="version", rule=f"{rule}; got {version!r}.")
 
     def without_candidate(self) -> Versions:
         """The versions but for the candidate."""
@@ -130,10 +122,6 @@ class Versions:
     def as_dict(self) -> dict[str, Any]:
         """What ``mild versions --json`` prints."""
         return {**asdict(self), "folder": str(self.folder)}
-
-    def to_frame(self) -> Any:
-        """A row per version."""
-        return as_frame(self.rows, default_library())
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -155,25 +143,7 @@ class Versions:
     def __repr__(self) -> str:
         return f"<Versions of {self.folder}: {self.serving} of {len(self.versions)} serves>"
 
-    def _repr_html_(self) -> str:
-        return html_table(repr(self).strip("<>"), self.rows)
 
-
-def find_version(
-    folder: str | os.PathLike[str], version: int | None = None
-) -> tuple[Path, int | None]:
-    """Folder and number of a version, by default of the one that serves; None where there are none."""
-    path = Path(folder)
-    if version is None and not (path / VERSIONS_FILE).is_file():
-        return path, None
-    known = read_versions(path)
-    if version is None:
-        version = known.serving
-    number = known[version].version
-    return _version_folder(path, number), number
-
-
-@check_arguments
 def read_versions(folder: str | os.PathLike[str]) -> Versions:
     """The versions of a saved router: which one serves, what served before, and why.
 
@@ -191,15 +161,6 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
     ------
     RouterFileError
         There is no router, or its list of versions is damaged.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import mild
-    >>> with tempfile.TemporaryDirectory() as parent:
-    ...     folder = router.save(parent + "/router")
-    ...     [(one.version, one.why) for one in mild.versions(folder).versions]
-    [(1, 'as it was saved')]
     """
     path = Path(folder)
     try:
@@ -211,6 +172,18 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
         raise RouterFileError(
             f"{path / VERSIONS_FILE} cannot be read ({error}); restore it, or delete it for version 1."
         ) from error
+
+
+def load_candidate(folder: str | os.PathLike[str]) -> Router | None:
+    """The version that has learned and is not yet proven; None if there is none that can be read."""
+    try:
+        known = read_versions(folder)
+        if known.candidate is None:
+            return None
+        return load_router(_version_folder(known.folder, known.candidate))
+    except RouterFileError:
+        # It may just have been replaced, and nothing depends on it.
+        return None
 
 
 def _parse_versions(folder: Path, content: Mapping[str, Any]) -> Versions:
@@ -228,10 +201,6 @@ def _parse_versions(folder: Path, content: Mapping[str, Any]) -> Versions:
     if known.serving not in numbers or known.candidate not in (None, *numbers):
         raise ValueError("the version that serves, or the candidate, is not listed")
     return known
-
-
-#: As ``mild.versions``.
-versions = read_versions
 
 
 def write_version(
@@ -271,33 +240,20 @@ def write_version(
     OutputExistsError
         The serving version is not ``expected`` (code ``version_changed``), or another process writes.
     """
-    event = "candidate"
-    if serve:
-        event = "promoted"
-    with adding_version(Path(folder), event, why, expected, **details) as version_folder:
-        router.save(version_folder)
-    return int(version_folder.name)
-
-
-@contextmanager
-def adding_version(
-    folder: Path, event: str, why: str, expected: str | None = None, **details: Any
-) -> Iterator[Path]:
-    """Where to write the next version, which serves in the end unless it is a candidate."""
-    with _writing(folder, expected) as known:
+    event = "promoted" if serve else "candidate"
+    with _writing(Path(folder), expected) as known:
         # It must be a router that this version of mild reads.
-        _read_info(_version_folder(folder, known.serving))
+        load_router(known.folder)
         # A number that no version had, also none that was deleted.
         number = max(entry.version for entry in known.versions + known.history) + 1
-        new_folder = _version_folder(folder, number)
-        # First: a writer looks beside its target, and may leave something there.
-        new_folder.parent.mkdir(exist_ok=True)
-        sync_folder(folder)
+        (known.folder / VERSIONS_FOLDER).mkdir(exist_ok=True)
+        _sync(known.folder)
         _clean(known, number)
-        yield new_folder
+        _copy_first_version(known.folder)
+        new_folder = router.save(_version_folder(known.folder, number))
         new_version = RouterVersion(
             number,
-            fingerprint=_read_info(new_folder).fingerprint,
+            fingerprint=load_router(new_folder).info.fingerprint,
             created=time.time(),
             why=why,
             base=known.serving,
@@ -305,6 +261,7 @@ def adding_version(
         )
         written = _write(known.with_one_more(new_version), number, event, why)
         _clean(written, number + 1)
+    return number
 
 
 def serve_version(
@@ -321,16 +278,15 @@ def serve_version(
     """
     with _writing(Path(folder), expected) as known:
         entry = known[version]
-        _read_info(_version_folder(known.folder, version))  # it must be there
+        load_router(_version_folder(known.folder, version))  # it must be there
         if version == known.candidate:
             # It moves to the end of the list, as if it had just been written.
             known = known.with_one_more(replace(entry, base=known.serving, why=why, **details))
         return _write(known, version, event, why)
 
 
-@check_arguments
 def rollback(
-    folder: str | os.PathLike[str], to: int | None = None, why: str = "asked for by hand"
+    folder: str | os.PathLike[str], version: int | None = None, why: str = "asked for by hand"
 ) -> Versions:
     """Let an earlier version of a router serve again; a running gateway takes it over by itself.
 
@@ -338,7 +294,7 @@ def rollback(
     ----------
     folder : str or path
         Folder of a saved router.
-    to : int, default=None
+    version : int, default=None
         The version; None for the one that served before the current one.
     why : str, default="asked for by hand"
         The reason, which the history keeps.
@@ -347,31 +303,21 @@ def rollback(
     -------
     Versions
         The versions after the change.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as parent:
-    ...     folder = router.save(f"{parent}/router")
-    ...     number = write_version(folder, router, why="a trial")
-    ...     number, rollback(folder).serving
-    (2, 1)
     """
     known = read_versions(folder)
-    if to is None:
-        to = known[known.serving].base
-        if to is None:
+    if version is None:
+        version = known[known.serving].base
+        if version is None:
             rule = f"must be given, because no version served before version {known.serving}"
-            raise invalid("to", f"{rule}; mild versions lists them.")
-    elif to not in known.numbers:
-        raise known._unknown_version("to", to)
-    if to == known.serving:
-        rule = f"must be another version than {known.serving}, which serves; got {to!r}."
-        raise invalid("to", rule)
-    return serve_version(folder, to, why, "rolled back")
+            raise InvalidInputError(parameter="version", rule=f"{rule}; mild versions lists them.")
+    elif version not in known.numbers:
+        raise known._unknown_version(version)
+    if version == known.serving:
+        rule = f"must be another version than {known.serving}, which serves; got {version!r}."
+        raise InvalidInputError(parameter="version", rule=rule)
+    return serve_version(folder, version, why, "rolled back")
 
 
-@check_arguments
 def drop_candidate(folder: str | os.PathLike[str], why: str = "asked for by hand") -> Versions:
     """Delete the candidate of a router; the next run of ``mild learn`` begins without one.
 
@@ -386,48 +332,40 @@ def drop_candidate(folder: str | os.PathLike[str], why: str = "asked for by hand
     -------
     Versions
         The versions after the change.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as parent:
-    ...     folder = router.save(f"{parent}/router")
-    ...     number = write_version(folder, router, why="a trial", serve=False)
-    ...     number, drop_candidate(folder).candidate
-    (2, None)
     """
     with _writing(Path(folder), expected=None) as known:
         number = known.candidate
         if number is None:
             rule = f"must have a candidate, which mild learn writes; {folder} has none."
-            raise invalid("folder", rule)
+            raise InvalidInputError(parameter="folder", rule=rule)
         changed = _write(known.without_candidate(), number, "dropped", why)
         _clean(changed, number)
         return changed
 
 
 def _version_folder(folder: Path, version: int) -> Path:
-    """The folder of one version."""
-    if version == 1:
-        return folder
+    """The folder of one version, where there is more than one."""
     return folder / VERSIONS_FOLDER / f"{version:04d}"
 
 
-def _read_info(folder: Path) -> RouterInfo:
-    """What is recorded about the router in a folder."""
-    rule = f"{folder} must be the folder of a router"
-    try:
-        content = (folder / MANIFEST_FILE).read_text(encoding="utf-8")
-        return RouterInfo.from_manifest(read_manifest(content))
-    except OSError as error:
-        raise RouterFileError(f"{rule}: {error.strerror}") from error
-    except (UnicodeDecodeError, RouterFileError) as error:
-        raise RouterFileError(f"{rule}: {error}") from error
+def _copy_first_version(folder: Path) -> None:
+    """Copy the router that was saved in a folder to that of version 1, unless it is there."""
+    first = _version_folder(folder, 1)
+    if first.exists():
+        return
+    copy = first.with_name(f".0001.{secrets.token_hex(4)}.new")
+    copy.mkdir()
+    for file in folder.iterdir():
+        if file.is_file() and file.name not in (VERSIONS_FILE, LOCK_FILE):
+            shutil.copy2(file, copy)
+            _sync(copy / file.name)
+    _sync(copy)
+    copy.rename(first)
 
 
 def _as_saved(folder: Path) -> Versions:
     """The only version of a router that was saved and never replaced by another one."""
-    info = _read_info(folder)
+    info = load_router(folder).info
     why = "as it was saved"
     try:
         saved = datetime.fromisoformat(info.created or "").timestamp()
@@ -448,11 +386,10 @@ def _from_json(entry_class: Any, entry: Mapping[str, Any]) -> Any:
 def _writing(folder: Path, expected: str | None) -> Iterator[Versions]:
     """The versions, while no other process changes them."""
     read_versions(folder)  # says what is wrong with a folder that is none
-    problem = f"cannot write to {folder}: another process has been writing a version for a minute."
     try:
-        with file_lock(folder / LOCK_FILE, lambda: OutputExistsError(problem), _PATIENCE):
-            for file in left_behind(folder / VERSIONS_FILE):
-                file.unlink(missing_ok=True)
+        with _lock(folder):
+            for file in folder.glob(f".{VERSIONS_FILE}.*.new"):
+                file.unlink(missing_ok=True)  # left by a process that was killed
             known = read_versions(folder)
             if expected not in (None, known[known.serving].fingerprint):
                 raise OutputExistsError(
@@ -461,10 +398,32 @@ def _writing(folder: Path, expected: str | None) -> Iterator[Versions]:
                     code="version_changed",
                 )
             yield known
-    except MildError:
+    except OutputExistsError:
         raise
     except OSError as error:
         raise RouterFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock of the kernel, which ends with the process."""
+    path = folder / LOCK_FILE
+    lock = FileLock(path, timeout=_PATIENCE)
+    # Says why a folder cannot be written to, which the lock may take for contention.
+    path.touch()
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise OutputExistsError(
+            f"cannot write to {folder}: another process has been writing a version for a minute."
+        ) from error
+    try:
+        yield
+    finally:
+        # Removed while it is held: a lock file that was removed cannot be acquired.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
 
 
 def _write(known: Versions, version: int, event: str, why: str) -> Versions:
@@ -477,9 +436,26 @@ def _write(known: Versions, version: int, event: str, why: str) -> Versions:
         known = replace(known, serving=version)
     content = {**known.as_dict(), "format": FORMAT}
     del content["folder"]
-    with replacing(known.folder / VERSIONS_FILE) as file:
-        file.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).encode())
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    target = known.folder / VERSIONS_FILE
+    fresh = target.with_name(f".{VERSIONS_FILE}.{secrets.token_hex(4)}.new")
+    fresh.write_text(text, encoding="utf-8")
+    _sync(fresh)
+    with suppress(FileNotFoundError):
+        shutil.copymode(target, fresh)
+    os.replace(fresh, target)
+    _sync(known.folder)
     return known
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable, where the system can."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _clean(known: Versions, until: int) -> None:

@@ -1,0 +1,44 @@
+"""A folder in which a gateway keeps versions of a router: the one that serves is loaded."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mild.artifact import Router, load
+from mild.artifact.served import VERSIONS_FILE, VERSIONS_FOLDER
+from mild.errors import OutputExistsError, RouterFileError
+from mild.policies import ConstantPolicy
+
+
+def router(*costs):
+    return Router(ConstantPolicy(np.array(costs), 2), ["a", "b"])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = router(0.1, 0.5).save(tmp_path / "router")
+    router(0.1, 0.5).save(place / VERSIONS_FOLDER / "0001")
+    router(0.5, 0.1).save(place / VERSIONS_FOLDER / "0002")
+    return place
+
+
+@pytest.mark.parametrize("serving", [1, 2])
+def test_the_serving_version_is_loaded(folder, serving):
+    (folder / VERSIONS_FILE).write_text(json.dumps({"serving": serving}))
+    assert load(folder).predict([[0.0, 0.0]]) == [serving - 1]
+    assert load(folder / VERSIONS_FOLDER / "0001").predict([[0.0, 0.0]]) == [0]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"serving": "../x"}', '{"serving": 1.5}', '{"serving": 3}']
+)
+def test_a_damaged_pointer_is_refused(folder, content):
+    (folder / VERSIONS_FILE).write_text(content)
+    with pytest.raises(RouterFileError):
+        load(folder)
+
+
+def test_versions_are_not_overwritten(folder):
+    with pytest.raises(OutputExistsError, match="'versions'"):
+        router(0.1, 0.5).save(folder, overwrite=True)
