@@ -253,4 +253,4 @@ async def test_a_gateway_tries_the_candidate_of_its_router_out(tmp_path):
     write_version(folder, make(costs=(0.0, 1, 1)), why="learned", serve=False)
     await context.reload(lambda: load(folder))
     assert await share() >= 0.15
-    assert context.serving.fingerprint == load(folder, 1).info.fingerprint
+    assert context.serving.fingerprint == load(folder).info.fingerprint
