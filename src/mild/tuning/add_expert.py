@@ -124,7 +124,7 @@ class AddedExpert:
         return f"The gain is not certain; it would be at about {self.trusted_at:,} labels."
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``mild add-expert --json`` prints."""
+        """JSON-ready fields."""
         document = {
             "name": self.name,
             "labels": self.n_labels,
