@@ -45,7 +45,7 @@ def compare_on_digits(
         list[str] | None,
         Option(help="error or error+coverage; may be repeated. Default: both."),
     ] = None,
-    quick: Annotated[bool, Option("--quick", help="Smaller grids; takes seconds.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Smaller grids; half a minute.")] = False,
     jobs: Annotated[
         int | None, Option("--jobs", "-j", help="Worker processes. Default: one per core.")
     ] = None,

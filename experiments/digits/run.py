@@ -141,7 +141,7 @@ class DigitsSettings:
 
     @classmethod
     def quick(cls) -> DigitsSettings:
-        """A run of seconds: setups I and severe, two seeds, smaller grids."""
+        """A run of half a minute: setups I and severe, two seeds, smaller grids."""
         return cls(
             setups=("I", "severe"),
             seeds=2,
