@@ -99,10 +99,11 @@ def theory_margins(population: Population, counts: str) -> FloatArray:
     ``counts`` is "reward" or "best", as for ``mild.core.expert_mass``.
     """
     costs, weights = population
-    members = np.eye(costs.shape[1])[core.cheapest(costs)]
     if counts == "reward":
-        members = core.reward_distribution(core.rewards(costs, "others"))
-    return core.theory_margins(weights @ members, total=1.0)
+        mass = weights @ core.reward_distribution(core.rewards(costs, "others"))
+    else:
+        mass = np.bincount(core.cheapest(costs), weights, minlength=costs.shape[1])
+    return core.theory_margins(mass, total=1.0)
 
 
 def ratio(population: Population, counts: str) -> float:
