@@ -100,10 +100,10 @@ def theory_margins(population: Population, counts: str) -> FloatArray:
     """
     costs, weights = population
     if counts == "reward":
-        mass = weights @ core.reward_distribution(core.rewards(costs, "others"))
+        members = core.reward_distribution(core.rewards(costs, "others"))
     else:
-        mass = np.bincount(core.cheapest(costs), weights, minlength=costs.shape[1])
-    return core.theory_margins(mass, total=1.0)
+        members = np.eye(costs.shape[1])[core.cheapest(costs)]
+    return core.theory_margins(weights @ members, total=1.0)
 
 
 def ratio(population: Population, counts: str) -> float:
