@@ -55,17 +55,6 @@ CASES = [
     Case("priced", PricedRouter(), ("alpha", (1e-3, 1e-1))),
     Case("priced-ridge", PricedRouter("ridge"), ("alpha", (1e-3, 1e-1))),
     Case(
-        "stack",
-        BlendRouter(
-            [("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))],
-            final_estimator=LinearRouter(tol=1e-10),
-            cv=3,
-        ),
-        ("knn__n_neighbors", (3, 7)),
-        weights_are_copies=False,
-        decides_by_proba=True,
-    ),
-    Case(
         "blend",
         BlendRouter([("linear", LinearRouter(tol=1e-10)), ("knn", KNNRouter(5))], cv=3),
         ("knn__n_neighbors", (3, 7)),

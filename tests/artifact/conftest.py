@@ -24,7 +24,6 @@ from mild.policies import (
     NearestPolicy,
     PerceptronPolicy,
     PricedPolicy,
-    StackPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
     score_network,
@@ -49,7 +48,6 @@ def make_policies(dtype=np.float64):
     costs[0, 1] = np.nan
     linear = LinearPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS), decoder())
     regression = LinearCostPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS))
-    stacked = LinearPolicy(draw(N_EXPERTS, 2 * N_EXPERTS), draw(N_EXPERTS), decoder())
     policies = [
         linear,
         PerceptronPolicy(
@@ -74,7 +72,6 @@ def make_policies(dtype=np.float64):
         ),
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
-        StackPolicy([linear, regression], stacked),
     ]
     made = {policy.kind: policy for policy in policies}
     # Policies that decide by ranks are saved with these.

@@ -37,8 +37,8 @@ def test_every_kind_comes_back_bit_for_bit(kind, policies, inputs, tmp_path):
     assert [router.decide_one(x) for x in inputs] == [policy.decide_one(x) for x in inputs]
 
 
-def test_a_stack_without_an_expert_decides_the_same_after_loading(policies, inputs, tmp_path):
-    smaller = Router(policies["stack"], NAMES).without("medium")
+def test_a_blend_without_an_expert_decides_the_same_after_loading(policies, inputs, tmp_path):
+    smaller = Router(policies["blend"], NAMES).without("medium")
     router = load(save(smaller, tmp_path / "router"))
     assert router.experts == ["small", "large"]
     np.testing.assert_array_equal(router.predict(inputs), smaller.predict(inputs))

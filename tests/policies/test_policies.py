@@ -22,7 +22,6 @@ from mild.policies import (
     NearestPolicy,
     PerceptronPolicy,
     PricedPolicy,
-    StackPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
     score_network,
@@ -76,10 +75,6 @@ def make(dtype=np.float64):
             [linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)
         ),
         "mixed": MixedPolicy(draw(P, P), draw(P), regression),
-        "stack": StackPolicy(
-            [linear, regression],
-            LinearPolicy(draw(P, 2 * P), draw(P), Decoder(np.ones(P), "stationary", "logistic")),
-        ),
     }
     policies["tradeoff"] = TradeoffPolicy(linear, policies["priced"])
     codes, scores = np.array([[0, 0, 0], [0, 0, 1], [0, 1, -1]]), rng.uniform(size=(3, P))
@@ -159,7 +154,6 @@ def test_ranks_reach_the_policies_that_decide():
     around = [
         StandardizedPolicy(np.zeros(D), np.ones(D), costs),
         TradeoffPolicy(scores, flat),
-        StackPolicy([costs], LinearCostPolicy(np.zeros((P, P)), np.array([0.1, 0.1, 0.5]))),
         MixedPolicy(np.eye(P), np.zeros(P), costs),
         BlendPolicy([costs], np.ones(1), np.ones(1)),
     ]
@@ -319,7 +313,7 @@ def test_slopes_are_derivatives_of_the_lead(kind, scaled):
     assert_array_equal(TradeoffPolicy(policy, policy).slopes(x, 2, 0), policy.slopes(x, 2, 0))
 
 
-@pytest.mark.parametrize("kind", ["perceptron", "nearest", "priced", "cascade", "stack"])
+@pytest.mark.parametrize("kind", ["perceptron", "nearest", "priced", "cascade", "blend"])
 def test_policies_that_are_not_linear_have_no_slopes(kind):
     assert make()[kind].slopes(inputs(1)[0], 2, 0) is None
 
@@ -328,10 +322,8 @@ def test_policies_know_their_parts_and_margins():
     policies = make()
     scaled = StandardizedPolicy(np.zeros(D), np.ones(D), policies["tradeoff"])
     assert scaled.parts == ["standardized", "tradeoff", "linear"]
-    assert policies["stack"].parts == ["stack", "linear", "linear_costs", "linear"]
     assert policies["blend"].parts == ["blend", "linear", "linear_costs"]
     assert_array_equal(scaled.margins, [0.5, 1.0, 1.5])
-    assert_array_equal(policies["stack"].margins, np.ones(P))
     assert policies["blend"].margins is None
 
 
@@ -435,16 +427,13 @@ def test_the_same_sums_of_prices_and_errors_tie_to_the_highest_index():
     assert_array_equal(policy.predict(inputs(3)), 2)
 
 
-def test_scaled_inputs_and_stacks_pass_expected_costs_on():
+def test_scaled_inputs_pass_expected_costs_on():
     rng = np.random.default_rng(2)
     inner = LinearCostPolicy(rng.normal(size=(P, D)), rng.normal(size=P))
     mean, scale = rng.normal(size=D), rng.uniform(1, 2, D)
     X = inputs()
     scaled = StandardizedPolicy(mean, scale, inner)
     assert_allclose(scaled.expected_costs(X), inner.expected_costs((X - mean) / scale))
-    last = LinearCostPolicy(rng.normal(size=(P, P)), rng.normal(size=P))
-    stack = StackPolicy([scaled], last)
-    assert_allclose(stack.expected_costs(X), last.expected_costs(scaled.predict_proba(X)))
 
 
 def test_new_prices_reach_through_scaled_inputs():

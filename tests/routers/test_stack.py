@@ -23,28 +23,6 @@ def problem(n=80, seed=0):
     return X, np.abs(X @ rng.normal(size=(3, 3)) + 0.3 * rng.normal(size=(n, 3)) + 1)
 
 
-def test_the_last_router_learns_from_distributions_of_rows_the_members_have_not_seen():
-    X, costs = problem()
-    folds = KFold(4)
-    features = np.empty((80, 6))
-    for seen, held in folds.split(X):
-        for number, (_, member) in enumerate(MEMBERS):
-            fitted = clone(member).fit(X[seen], costs[seen])
-            features[held, 3 * number : 3 * number + 3] = fitted.predict_proba(X[held])
-    final = LinearRouter().fit(features, costs)
-    stack = BlendRouter(MEMBERS, LinearRouter(), cv=folds).fit(X, costs)
-    assert_allclose(stack.final_estimator_.coef_, final.coef_, atol=1e-10)
-
-
-def test_decides_with_members_fitted_on_everything():
-    X, costs = problem()
-    stack = BlendRouter(MEMBERS, LinearRouter()).fit(X, costs)
-    members = [clone(member).fit(X, costs) for _, member in MEMBERS]
-    features = np.hstack([member.predict_proba(X) for member in members])
-    assert_array_equal(stack.predict(X), stack.final_estimator_.predict(features))
-    assert_array_equal(stack.policy_.prepare(X), features)
-
-
 def test_a_blend_minimises_the_squared_error_of_held_out_differences():
     X, costs = problem()
     folds = list(KFold(4).split(X))
@@ -124,9 +102,9 @@ def test_folds_follow_the_seed():
     assert (first != other).any()
 
 
-def test_default_members_and_another_last_router_work():
+def test_default_members_work():
     X, costs = problem()
-    stack = BlendRouter(final_estimator=RidgeRouter()).fit(X, costs)
+    stack = BlendRouter().fit(X, costs)
     assert len(stack.estimators_) == 3
     assert stack.expected_costs(X).shape == costs.shape
 
@@ -166,14 +144,6 @@ def test_folds_are_clipped_to_the_rows():
 def test_refuses_bad_options_and_two_rows(options, n, message):
     with pytest.raises(InvalidInputError, match=message):
         BlendRouter(**options).fit(*problem(n))
-
-
-def test_a_final_estimator_takes_no_known_costs():
-    X, costs = problem(60)
-    stack = BlendRouter(final_estimator=RidgeRouter())
-    with pytest.raises(InvalidInputError, match="known_costs is for a blend") as caught:
-        stack.fit(X, costs, known_costs={"linear": costs})
-    assert caught.value.parameter == "known_costs"
 
 
 def test_an_expert_asked_too_rarely_for_the_folds_is_named():
@@ -240,4 +210,4 @@ def test_members_do_not_warn_about_experts_that_are_never_cheapest():
     members = [("linear", LinearRouter(loss="ce")), ("knn", KNNRouter(5))]
     with warnings.catch_warnings():
         warnings.simplefilter("error", DegenerateDataWarning)
-        BlendRouter(members, cv=3, final_estimator=LinearRouter(alpha=0.1)).fit(X, costs)
+        BlendRouter(members, cv=3).fit(X, costs)

@@ -286,9 +286,7 @@ def check_policy(
         parts, tensors = _take_parts(settings, tensors, prefix)
         _check_number_of_parts(schema, settings, len(parts), prefix)
     schema.check(settings, tensors, sizes, prefix, n_parts=len(parts))
-    if kind == "stack":
-        _check_stack(parts, sizes)
-    elif kind == "mixed":
+    if kind == "mixed":
         _check_mixed(parts, sizes, n_mixed=tensors["coef"].shape[1])
     else:
         for part in parts:
@@ -329,26 +327,6 @@ def _check_number_of_parts(
     raise RouterFileError(
         f"setting {prefix}parts must list {allowed}; got {settings.get('parts')!r}."
     )
-
-
-def _check_stack(parts: Sequence[PolicyPart], sizes: dict[str, int]) -> None:
-    """Refuse a stack from which a policy could not be built.
-
-    The last policy reads what the others give side by side, a column for each of their experts; it knows
-    the experts of the stack, and they may know others.
-    """
-    *first_parts, last_part = parts
-    n_columns = 0
-    for part in first_parts:
-        part_sizes = {}
-        if "n_features" in sizes:
-            part_sizes["n_features"] = sizes["n_features"]
-        part.check(part_sizes)
-        sizes["n_features"] = part_sizes["n_features"]
-        n_columns += part_sizes["n_experts"]
-    last_sizes = {**sizes, "n_features": n_columns}
-    last_part.check(last_sizes)
-    sizes["n_experts"] = last_sizes["n_experts"]
 
 
 def _check_mixed(parts: Sequence[PolicyPart], sizes: dict[str, int], n_mixed: int) -> None:
@@ -624,7 +602,6 @@ POLICY_SCHEMAS = {
         | RANKS,
         n_parts=(1, math.inf),
     ),
-    "stack": Schema(n_parts=(2, math.inf)),
     "mixed": Schema(
         {}, {"coef": "n_experts n_mixed", "intercept": "n_experts"} | RANKS, n_parts=(1, 1)
     ),

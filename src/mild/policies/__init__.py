@@ -9,7 +9,6 @@ from mild.policies.cascade import Accept, AgreementTable, Ask, CascadePolicy, Ca
 from mild.policies.compose import (
     BlendPolicy,
     MixedPolicy,
-    StackPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
     believed_costs,
@@ -55,7 +54,6 @@ __all__ = [
     "Policy",
     "PricedPolicy",
     "ScorePolicy",
-    "StackPolicy",
     "StandardizedPolicy",
     "TradeoffPolicy",
     "believed_costs",

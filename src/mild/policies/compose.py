@@ -1,4 +1,4 @@
-"""Policies made of policies: other inputs, a blend of costs, and a stack."""
+"""Policies made of policies: other inputs, other prices, and a blend of costs."""
 
 from __future__ import annotations
 
@@ -218,45 +218,6 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
         cascades = [policy for policy in others if policy.kind == "cascade"]
         routers = [policy for policy in others if policy.kind != "cascade"]
         return cls(inner, heads, cascades, routers)
-
-
-@dataclass(eq=False, repr=False)
-class StackPolicy(WrapperPolicy, kind="stack"):
-    """A final policy whose features are the concatenated distributions of several policies."""
-
-    members: list[Policy]
-    final: Policy
-
-    def __post_init__(self) -> None:
-        self.n_features = self.members[0].n_features
-        self.n_experts = self.final.n_experts
-
-    @property
-    def deciding(self) -> Policy:
-        return self.final
-
-    def prepare(self, X: Any) -> FloatArray:
-        """Distributions of the members, (n, members x experts)."""
-        return np.concatenate([member.predict_proba(X) for member in self.members], axis=1)
-
-    @property
-    def parts(self) -> list[str]:
-        return [self.kind, *_kinds([*self.members, self.final])]
-
-    def with_experts(self, experts: IntArray) -> StackPolicy:
-        """The members keep every expert; only the final policy has these."""
-        return replace(self, final=self.final.with_experts(experts))
-
-    def with_ranks(self, ranks: IntArray | None) -> StackPolicy:
-        return replace(self, final=self.final.with_ranks(ranks))
-
-    def state(self) -> tuple[Settings, Tensors]:
-        return nested([*self.members, self.final])
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        *members, final = unnested(settings, tensors)
-        return cls(members, final)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""A stack of routers: blended expected costs, or a final router on the members' distributions."""
+"""A blend of the costs that several routers expect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_expected
 from mild.core.rounding import OUTCOME_TOLERANCE
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError, check_arguments
-from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
+from mild.policies import BlendPolicy, ConstantPolicy, Policy, believed_costs
 from mild.routers.base import BaseRouter, unwarned, weights_of, weights_or_ones
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import KNNRouter, RidgeRouter
@@ -35,18 +35,15 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     Every member is fitted on all folds but one and predicts the rows of that one; then it is fitted again
     on all rows.
 
-    By default the members' expected costs are blended: differences in cost between experts are a sum
-    of the members' differences and those of the mean costs, with non-negative weights that minimise the
-    squared error on the held-out rows. The mean costs pull towards the best constant where the members
-    know little. A member that has learned no costs takes part with minus its distribution. With a
-    ``final_estimator`` the members' distributions, side by side, are the features of that router.
+    Differences in cost between experts are a sum of the members' differences and those of the mean costs,
+    with non-negative weights that minimise the squared error on the held-out rows. The mean costs pull
+    towards the best constant where the members know little. A member that has learned no costs takes part
+    with minus its distribution.
 
     Parameters
     ----------
     estimators : list of tuple, default=None
         The members as (name, router); None for a LinearRouter, a RidgeRouter and a KNNRouter.
-    final_estimator : BaseRouter, default=None
-        A router that learns from ``len(estimators) * n_experts`` features; None to blend costs.
     cv : int, splitter or list of tuple, default=5
         The folds. A number gives that many shuffled folds, at most one per row; pairs are index arrays of
         the rows that are seen and of those that are held out. Rows that no fold holds out have no part in
@@ -56,23 +53,20 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     random_state : int, RandomState or None, default=0
         Seed of the folds.
     average_rows : float, default=0.0
-        Strength, in rows per member, with which the weights of a blend are shrunk towards an average of
-        the members, which is often better than noisy weights; 0 for plain least squares.
+        Strength, in rows per member, with which the weights are shrunk towards an average of the
+        members, which is often better than noisy weights; 0 for plain least squares.
 
     Attributes
     ----------
     estimators_ : list of BaseRouter
         The fitted members.
-    weights_ : ndarray of shape (members + 1,) or None
-        Weights of the blend, the last of the mean costs; None without a blend.
-    held_out_ : ndarray of shape (n_samples,) or None
-        The blend's choice for each row, by members that have not seen it and weights from the other
-        folds, -1 for rows that are in no fold; None without a blend.
-    held_out_costs_ : ndarray of shape (n_samples, n_experts) or None
-        The blend's expected costs by members that have not seen the row, NaN for rows that are in no fold;
-        None without a blend.
-    final_estimator_ : BaseRouter or None
-        The fitted final router.
+    weights_ : ndarray of shape (members + 1,)
+        Weights of the members, the last of the mean costs.
+    held_out_ : ndarray of shape (n_samples,)
+        The choice for each row, by members that have not seen it and weights from the other folds; -1 for
+        rows that are in no fold.
+    held_out_costs_ : ndarray of shape (n_samples, n_experts)
+        The expected costs by members that have not seen the row; NaN for rows that are in no fold.
 
     Examples
     --------
@@ -83,14 +77,13 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     """
 
     estimators: Sequence[tuple[str, BaseRouter]] | None = None
-    final_estimator: BaseRouter | None = None
     cv: Any = 5
     n_jobs: int | None = None
     random_state: Any = 0
     average_rows: float = 0.0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the stack.
+        """Return the parameters of the blend.
 
         Parameters
         ----------
@@ -107,7 +100,7 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return self._get_params("estimators", deep=deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of the stack.
+        """Set parameters of the blend.
 
         Parameters
         ----------
@@ -148,13 +141,8 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         Returns
         -------
         self : BlendRouter
-            The fitted stack.
+            The fitted blend.
         """
-        if known_costs and self.final_estimator is not None:
-            raise invalid(
-                "known_costs",
-                "is for a blend; a final estimator needs the distributions of all members. Leave it out.",
-            )
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
         policy = self._fit(inputs, costs, weight, known_costs or {})
         self.policy_ = policy.with_ranks(self._ranks)
@@ -167,30 +155,15 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         known_costs: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Policy:
-        """Fit the members, and combine them by blending or by the final estimator."""
+        """Fit the members, and blend what they expect."""
         members = self._members()
         folds = self._folds(costs, sample_weight)
-        # Expected costs for a blend, distributions over experts for a final estimator.
         predictions = self._held_out_predictions(
             members, folds, X, costs, sample_weight, known_costs
         )
         self.estimators_ = [_fit_member(member, X, costs, sample_weight) for member in members]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
-        # A blend sets the first three, a final estimator the last.
-        self.weights_: FloatArray | None = None
-        self.held_out_: IntArray | None = None
-        self.held_out_costs_: FloatArray | None = None
-        self.final_estimator_: BaseRouter | None = None
-        if self.final_estimator is None:
-            return self._fit_blend(policies, predictions, folds, X, costs, sample_weight)
-
-        # The members' distributions (members, n, p) side by side are features (n, members * p).
-        rows = np.sort(np.concatenate([held_out for _, held_out in folds]))
-        features = predictions[:, rows].transpose(1, 0, 2).reshape(len(rows), -1)
-        final = clone(self.final_estimator)
-        final.fit(features, costs[rows], weights_of(sample_weight, rows))
-        self.final_estimator_ = final
-        return StackPolicy(policies, final.policy_)
+        return self._fit_blend(policies, predictions, folds, X, costs, sample_weight)
 
     def _held_out_predictions(
         self,
@@ -201,10 +174,9 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         sample_weight: FloatArray | None,
         known_costs: Mapping[str, FloatArray],
     ) -> FloatArray:
-        """Return predictions (members, n, p) by members that were fitted without the row's fold.
+        """Return expected costs (members, n, p) by members that were fitted without the row's fold.
 
-        They are expected costs for a blend, and distributions for a final estimator. Rows that no fold
-        holds out are not filled in.
+        Rows that no fold holds out are not filled in.
         """
         predictions = np.empty((len(members), *costs.shape), X.dtype)
         names = [name for name, _ in self.estimators or ()]
@@ -213,10 +185,9 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             if name in known_costs:
                 predictions[number] = known_costs[name]
                 numbers_to_fit.remove(number)
-        predicts_costs = self.final_estimator is None
         tasks = [(number, fold) for fold in folds for number in numbers_to_fit]
         fold_predictions = Parallel(n_jobs=self.n_jobs)(
-            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, predicts_costs)
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight)
             for number, fold in tasks
         )
         for (number, fold), predicted in zip(tasks, fold_predictions, strict=True):
@@ -327,15 +298,12 @@ def _predict_fold(
     X: Any,
     costs: FloatArray,
     sample_weight: FloatArray | None,
-    predicts_costs: bool,
 ) -> FloatArray:
-    """Fit a member without the held-out rows, and predict their costs or distributions (n_test, p)."""
+    """Fit a member without the held-out rows, and predict their costs (n_test, p)."""
     train, held_out = fold
     weight = weights_of(sample_weight, train)
     policy = _fit_member(member, X[train], costs[train], weight).policy_
-    if predicts_costs:
-        return believed_costs(policy, X[held_out])
-    return policy.predict_proba(X[held_out])
+    return believed_costs(policy, X[held_out])
 
 
 def blend(
