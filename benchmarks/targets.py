@@ -44,8 +44,8 @@ from mild.evaluation.cascades import known_answers
 from mild.metrics.operating_points import OperatingPoint
 from mild.policies import TradeoffPolicy
 from mild.tuning.fitting import feature_inputs, make_text_features, router_features, table_features
+from mild.tuning.guarantees import CalibrationRows, CertifiedPoint, HoldLimit
 from mild.tuning.held_out import HeldOut, cross_fit
-from mild.tuning.objectives import CalibrationRows, CertifiedPoint, HoldLimit
 from mild.tuning.rows import tuning_rows
 from mild.tuning.settings import (
     Cascades,

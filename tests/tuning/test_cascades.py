@@ -17,7 +17,7 @@ from mild.policies import CascadePolicy, PricedPolicy
 from mild.policies.cascade import AgreementTable
 from mild.tuning import lowest_cost, settings
 from mild.tuning.cascades import describe_cascade
-from mild.tuning.objectives import HoldLimit
+from mild.tuning.guarantees import HoldLimit
 from mild.tuning.request import TuneRequest
 from mild.tuning.target_tuning import _calibration_split
 from mild.tuning.tasks import make_task

@@ -1,8 +1,8 @@
-"""A kind of router and an objective of one's own take one small class each."""
+"""A kind of router of one's own takes one small class."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,9 @@ import mild
 from mild.errors import InvalidInputError
 from mild.policies import NearestPolicy
 from mild.routers.base import BaseRouter
-from mild.tuning.objectives import Objective
 
 QUICK = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3, "n_jobs": 1}
 WORDS = {"small": "add the numbers", "medium": "boil the rice", "large": "prove the theorem"}
-SECONDS = {"small": 0.2, "medium": 0.5, "large": 3.0}
 DOLLARS = {"small": 0.0001, "medium": 0.0004, "large": 0.01}
 
 
@@ -30,20 +28,6 @@ class NearestRowRouter(BaseRouter):
         return NearestPolicy(X.copy(), is_worse, 1, np.ones(len(X), X.dtype), None)
 
 
-@dataclass(frozen=True)
-class LowestTailLatency(Objective):
-    """The setting of the lowest 90th percentile of latency that has a given quality."""
-
-    least_quality: float
-
-    def choose(self, held_out):
-        outcomes = held_out.outcomes
-        is_good = outcomes.scores.mean(axis=0) >= self.least_quality
-        slow_seconds = np.percentile(outcomes.latencies, 90, axis=0)
-        slow_seconds[~is_good] = np.inf
-        return held_out.alone(int(np.argmin(slow_seconds)))
-
-
 def make_table(n=240, seed=0):
     """Each expert knows one subject; the dearest and slowest knows all of them."""
     rng = np.random.default_rng(seed)
@@ -53,7 +37,6 @@ def make_table(n=240, seed=0):
         knows = (subjects == name) | (name == "large")
         columns[f"correct__{name}"] = np.where(knows, rng.random(n) < 0.97, 0.0).astype(float)
         columns[f"cost__{name}"] = np.full(n, DOLLARS[name])
-        columns[f"latency_ms__{name}"] = 1000 * SECONDS[name] * rng.uniform(0.9, 1.1, n)
     return mild.read_outcomes(pa.table(columns))
 
 
@@ -131,56 +114,8 @@ def test_a_setting_of_ones_own_is_taken_where_it_is_the_best(tmp_path):
     assert (again.predict(vectors) == chosen).all()
 
 
-def test_an_objective_of_ones_own_chooses_the_setting(table, tmp_path):
-    fast = mild.RouterCV(objective=LowestTailLatency(0.6), **QUICK)
-    result = mild.tune(table, search=fast)
-    held_out_seconds = {}
-    for least_quality in (0.3, 0.9, 0.965):
-        search = mild.RouterCV(objective=LowestTailLatency(least_quality), **QUICK)
-        router = mild.tune(table, search=search).router
-        new = make_table(seed=1)
-        chosen = router.predict_texts(new.queries)
-        rows = np.arange(len(new))
-        held_out_seconds[least_quality] = np.percentile(new.latencies[rows, chosen], 90)
-        assert new.scores[rows, chosen].mean() >= least_quality - 0.05
-    assert held_out_seconds[0.3] < 0.6, "always a quick expert"
-    assert held_out_seconds[0.9] > 2.5, "the slow one is needed for every third query"
-    loaded = mild.load(result.router.save(tmp_path / "router"))
-    assert loaded.route(table.queries) == result.router.route(table.queries)
-    assert result.target.quality >= 0.55
-
-
-def test_an_objective_of_ones_own_says_what_was_taken(table):
-    search = mild.RouterCV(objective=LowestTailLatency(0.3), **QUICK)
-    result = mild.tune(table, search=search)
-    assert result.choice == "objective"
-    assert result.as_dict()["target"]["setting"] == result.decides_as
-    sentence = result.sentences[1]
-    assert sentence.startswith(
-        f"LowestTailLatency takes {result.decides_as}, with an expected quality of "
-    )
-    assert not any("arget" in sentence for sentence in result.sentences[:1])
-    assert result.certainty_rows == ()
-    assert result.router.info.target is None
-    # What was taken is one of the settings; a target can be asked of the router later.
-    assert [row["setting"] for row in result.rows if row["taken"]] == [result.decides_as]
-    assert result.router.with_target(keep_quality=0.9).info.target.met
-
-
-def test_an_objective_beside_a_target_and_a_table_without_prices_are_refused(table):
-    search = mild.RouterCV(objective=LowestTailLatency(0.3), **QUICK)
-    with pytest.raises(
-        InvalidInputError, match="together with a target; got keep_quality"
-    ) as refused:
-        mild.tune(table, keep_quality=0.9, search=search)
-    assert refused.value.code == "invalid_objective"
-    with pytest.raises(InvalidInputError, match="needs the prices of the experts") as refused:
-        mild.tune(replace(table, prices=None), search=search)
-    assert refused.value.code == "invalid_objective"
-
-
-class Chooser:
-    """It has no ``choose``."""
+class NoRouter:
+    """It has no ``fit``."""
 
 
 class Unfitted:
@@ -190,21 +125,11 @@ class Unfitted:
         return self
 
 
-@pytest.mark.parametrize("objective", [Chooser(), LowestTailLatency, "cheapest"])
-@pytest.mark.parametrize("function", [mild.tune, mild.compare])
-def test_an_objective_that_cannot_choose_is_refused_at_once(objective, function):
-    # The rows would be refused, too, but the search is checked first.
-    with pytest.raises(InvalidInputError, match="method choose") as refused:
-        function("no such file", search=mild.RouterCV(objective=objective))
-    assert refused.value.code == "invalid_objective"
-
-
 @pytest.mark.parametrize(
     "candidates",
-    [[Chooser()], [NearestRowRouter(), Unfitted()], [NearestRowRouter], NearestRowRouter(), "knn"],
+    [[NoRouter()], [NearestRowRouter(), Unfitted()], [NearestRowRouter], NearestRowRouter(), "knn"],
 )
-@pytest.mark.parametrize("function", [mild.tune, mild.compare])
-def test_candidates_that_are_no_routers_are_refused_at_once(candidates, function):
+def test_candidates_that_are_no_routers_are_refused_at_once(candidates):
     with pytest.raises(InvalidInputError, match="with fit and get_params") as refused:
-        function("no such file", search=mild.RouterCV(candidates=candidates))
+        mild.tune("no such file", search=mild.RouterCV(candidates=candidates))
     assert refused.value.code == "invalid_candidates"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.testing import assert_allclose
 
 import mild
 from mild.artifact.targets import Target
@@ -14,8 +15,8 @@ from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError
 from mild.metrics.operating_points import TRADE_OFF, Setting
 from mild.routers.cost_models import same_features
+from mild.tuning.guarantees import CalibrationRows, HoldLimit
 from mild.tuning.held_out import cross_fit
-from mild.tuning.objectives import CalibrationRows, HoldLimit
 from mild.tuning.rows import TuningRows
 from mild.tuning.settings import ChoosingSettings
 from mild.tuning.tasks import make_task, search_folds
@@ -99,17 +100,16 @@ def test_every_expert_and_setting_has_the_means_of_its_rows():
     assert len(held_out.settings) == 2 + len(THRESHOLDS)
     for index, threshold in enumerate(THRESHOLDS):
         chosen = np.where(rows.X[:, 0] > threshold, LARGE, SMALL)
-        point = held_out.alone(2 + index)
-        assert point.quality == pytest.approx(table.scores[np.arange(400), chosen].mean())
-        assert point.dollars == pytest.approx(1000 * table.prices[np.arange(400), chosen].mean())
-    assert held_out.alone(LARGE).loss_error == 0.0, "the best expert is compared with itself"
+        assert_allclose(held_out.outcomes.scores[:, 2 + index], table.scores[np.arange(400), chosen])
+        assert_allclose(held_out.outcomes.prices[:, 2 + index], table.prices[np.arange(400), chosen])
+    assert held_out.frontier.alone(LARGE).loss_error == 0.0, "the best expert is compared with itself"
 
 
 def test_errors_are_those_of_a_prediction_for_as_many_new_queries():
     rows = draw_rows(400, 0)
     held_out = judge(rows)
     scores = rows.task.table.scores
-    point = held_out.alone(SMALL)
+    point = held_out.frontier.alone(SMALL)
     assert point.quality_error == pytest.approx(np.sqrt(2 * scores[:, SMALL].var(ddof=1) / 400))
     lost = scores[:, SMALL] - scores[:, LARGE]
     assert point.loss_error == pytest.approx(np.sqrt(2 * lost.var(ddof=1) / 400))
@@ -137,7 +137,7 @@ def test_rows_of_one_query_count_once():
     held_out = judge(rows)
     assert held_out.n_groups == held_out.frontier.n_queries == 100
     means = rows.task.table.scores[:, SMALL].reshape(100, 4).mean(axis=1)
-    point = held_out.alone(SMALL)
+    point = held_out.frontier.alone(SMALL)
     assert point.quality == pytest.approx(means.mean())
     assert point.quality_error == pytest.approx(np.sqrt(2 * means.var(ddof=1) / 100))
 

@@ -120,15 +120,6 @@ class HeldOut:
         """What to expect of the settings, and of mixes of them, on new queries."""
         return build_frontier(self)
 
-    def alone(self, index: int) -> OperatingPoint:
-        """The point at which one of ``settings`` decides all queries, with its figures on these rows."""
-        setting = self.settings[index]
-        experts = self.experts.outcomes.take(self.is_known)
-        figures = _Figures.of(
-            self.outcomes, self.groups, _Mix(index, index, 0.0), experts, best_expert(self)
-        )
-        return figures.point(setting, setting, 0.0, NO_CHANGE)
-
     @property
     def policies(self) -> dict[str, list[Policy]]:
         """Kind of a setting -> the policies that its settings have of their own."""

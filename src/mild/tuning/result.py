@@ -107,8 +107,7 @@ class TuneResult:
 
         With a guarantee, whether the calibration rows certify it.
         """
-        # An objective of the user's own has a setting, but no limits to miss.
-        if self.target is None or not self.target.target:
+        if self.target is None:
             return True
         if self.target.certified is not None:
             return self.target.certified

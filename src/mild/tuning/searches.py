@@ -18,9 +18,7 @@ FAMILIES = "auto"
 #: Experts that a cascade asks about one query, at most, by default.
 MAX_CALLS = 4
 # Settings of a search that count with a target, too, or that do not change what is found.
-USED_WITH_TARGET = (
-    "candidates", "objective", "cv", "confidence", "n_jobs", "progress", "random_state", "memory",
-)  # fmt: skip
+USED_WITH_TARGET = ("candidates", "cv", "confidence", "n_jobs", "progress", "random_state")
 
 
 def unfitted_search(search: RouterCV | None) -> RouterCV:
@@ -35,23 +33,11 @@ def unfitted_search(search: RouterCV | None) -> RouterCV:
         raise invalid("search", f"must be a RouterCV, or None; got {search!r}.")
     if search.cv is not None:
         check_folds(search.cv)
-    _check_objective(search.objective)
     _check_candidates(search.candidates)
     copied: RouterCV = clone(search)
     if copied.cv is None:
         copied.set_params(cv=N_FOLDS)
     return copied
-
-
-def _check_objective(objective: Any) -> None:
-    """Refuse an objective that cannot choose; None is that of the target, or the lowest cost."""
-    if objective is None:
-        return
-    if isinstance(objective, type) or not callable(getattr(objective, "choose", None)):
-        raise invalid(
-            "objective",
-            f"must be an object with a method choose(held_out); got {objective!r:.200}.",
-        )
 
 
 def _check_candidates(candidates: Any) -> None:
@@ -102,9 +88,6 @@ def search_for_tune(
     check_integer("random_state", random_state, 0)
     settled = unfitted_search(search)
     settled.set_params(random_state=random_state, progress=progress)
-    if search is not None:
-        # A copy would keep what it finds to itself.
-        settled.set_params(memory=search.memory)
     if settled.families is None:
         settled.set_params(families=FAMILIES)
     if settled.estimator is None:

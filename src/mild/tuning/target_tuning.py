@@ -1,6 +1,6 @@
 """Tuning for a target, such as 95 % of the best expert's quality for the fewest dollars.
 
-Settings (ways to decide) are fitted, and judged on held-out rows; an objective chooses one of them, or a
+Settings (ways to decide) are fitted, and judged on held-out rows; the target chooses one of them, or a
 mix of two, as the operating point; the router is set to this point, and a verdict says what to expect.
 """
 
@@ -19,7 +19,6 @@ from mild.artifact.targets import (
     Choice,
     Target,
     certainty_rows,
-    figures_in_words,
     point_figures,
     policy_at,
     target_info,
@@ -51,14 +50,12 @@ from mild.tuning.fitting import (
     make_saved_router,
     table_features,
 )
-from mild.tuning.held_out import HeldOut, calibration_frontier, cross_fit
-from mild.tuning.objectives import (
+from mild.tuning.guarantees import (
     CalibrationRows,
     CertifiedPoint,
     HoldLimit,
-    MeetTarget,
-    Objective,
 )
+from mild.tuning.held_out import HeldOut, calibration_frontier, cross_fit
 from mild.tuning.request import TuneRequest
 from mild.tuning.result import TuneResult
 from mild.tuning.rows import TuningRows, tuning_rows
@@ -80,9 +77,9 @@ def tune_for_target(request: TuneRequest) -> TuneResult:
     """Return the router that meets a target, such as 95 % of the best expert's quality, most cheaply.
 
     A setting is one way to decide: a trade-off between error and dollars, a cascade, a router, or always
-    the same expert. Settings are fitted and judged by cross-validation, and the objective of the request
-    chooses an operating point among them: one setting, or a mix of two. With a guarantee, half of the
-    rows are kept apart and certify the loss of quality of the chosen point.
+    the same expert. Settings are fitted and judged by cross-validation, and the target chooses an
+    operating point among them: one setting, or a mix of two. With a guarantee, half of the rows are kept
+    apart and certify the loss of quality of the chosen point.
     """
     task = request.task
     calibration_task = None
@@ -103,7 +100,7 @@ def tune_for_target(request: TuneRequest) -> TuneResult:
     held_out = cross_fit(_kinds(request, heads), rows, can_mix)
     tuned = tuned_policy(rows, heads, held_out)
     if calibration_task is None:
-        point = _objective(request).choose(held_out)
+        point = request.target.choose(held_out.frontier).point
         fit = TargetFit(request, rows, held_out, tuned, point)
     else:
         calibration_features = table_features(calibration_task.table, text_features)
@@ -136,15 +133,6 @@ def _kinds(request: TuneRequest, heads: HeadEstimates) -> list[SettingKind]:
     if request.max_calls:
         kinds.append(Cascades(request.max_calls))
     return kinds
-
-
-def _objective(request: TuneRequest) -> Objective:
-    """Return the objective of the search; by default, the cheapest point that meets the target."""
-    objective = request.search.objective
-    if objective is not None:
-        chosen: Objective = objective
-        return chosen
-    return MeetTarget(request.target)
 
 
 def _calibration_split(request: TuneRequest) -> tuple[Task, Task]:
@@ -228,7 +216,7 @@ class TargetFit:
     held_out : what each setting did on rows that it was not fitted on
     tuned : the policy that can be set to each of the settings
     point : the operating point that was chosen
-    limit, certified : with a guarantee, its objective and what it certified; otherwise None
+    limit, certified : with a guarantee, its test and what it certified; otherwise None
     """
 
     request: TuneRequest
@@ -260,18 +248,11 @@ class TargetFit:
         if self.certified is not None:
             is_certified = self.certified.is_certified
             return Choice(self.point, is_certified, is_certified, {})
-        if self.request.search.objective is None:
-            return self.target.choose(self.frontier)
-        return self.target.choice_of(self.frontier, self.point)
+        return self.target.choose(self.frontier)
 
     def info(self) -> TargetInfo:
         """Return what a saved router records about its target: limits, setting, sentence, ..."""
         info = target_info(self.target, self.frontier, self.choice, self.expert_names)
-        if not self.target.limits_by_name:
-            objective = type(self.request.search.objective).__name__
-            figures = figures_in_words(self.point)
-            sentence = f"{objective} takes {info.setting}, with {figures}."
-            return replace(info, sentence=sentence, probability=None, likely=None, margins=None)
         if self.certified is None:
             return info
         sentence = f"Target {self.target.words}: {info.setting}. {_certificate_words(self)}"
@@ -298,9 +279,8 @@ class TargetFit:
             "frontier": self.frontier.as_dict(self.expert_names),
             "price_head": "dollars",
             "verdict": verdict.as_dict(),
+            "target": self.info().as_dict(),
         }
-        if self.target.limits_by_name:
-            notes["target"] = self.info().as_dict()
         router = make_saved_router(fitted, task, notes)
         if self.point.uses_cascade:
             # The usual shares would be those of the router without answers.
@@ -347,9 +327,11 @@ class TargetFit:
         """Compare the cost of the point with the best single expert's, and judge it by its target."""
         judged_point = self.judged
         verdict = self._verdict_on_cost(judged_point)
-        if self.target.limits_by_name:
-            verdict = replace(verdict, target=self._target_verdict(judged_point))
-        return replace(verdict, left_out=_left_out(judged_point.task))
+        return replace(
+            verdict,
+            target=self._target_verdict(judged_point),
+            left_out=_left_out(judged_point.task),
+        )
 
     def _verdict_on_cost(self, judged_point: JudgedPoint) -> Verdict:
         """Compare the mean cost of the point with the best single expert's, on the known rows."""
@@ -423,7 +405,7 @@ class TargetFit:
             family=_family(self.point),
             params={"setting": self.point.words(self.expert_names)},
             rows=tuple(self._candidate_rows()),
-            choice=self._why_taken,
+            choice="target",
             routes_as_constant=self.point.expert is not None,
             target=self.info(),
             certainty_rows=tuple(self._certainty_rows()),
@@ -470,17 +452,8 @@ class TargetFit:
         least_quality, _ = self.target.limits(reference_quality)
         return least_quality / reference_quality
 
-    @property
-    def _why_taken(self) -> str:
-        """Whether the point was chosen for a "target" or by an "objective" of the search."""
-        if self.target.limits_by_name:
-            return "target"
-        return "objective"
-
     def _certainty_rows(self) -> list[dict[str, Any]]:
         """Return a row for each of several probabilities of meeting the target, and for a guarantee."""
-        if not self.target.limits_by_name:
-            return []
         rows = certainty_rows(self.target, self.frontier, self.expert_names)
         if self.certified is not None:
             rows.append(

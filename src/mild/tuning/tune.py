@@ -120,10 +120,8 @@ def tune(
     )
     terms = CostTerms(beta, price_weight, latency_weight)
     unfitted_search = search_for_tune(search, random_state, progress)
-    objective = unfitted_search.objective
-    # An objective chooses among the same settings as a target does.
-    has_target = bool(target.limits_by_name) or objective is not None
-    _check_one_goal(target, terms, objective)
+    has_target = bool(target.limits_by_name)
+    _check_one_goal(target, terms)
     table = read_outcomes(data)
     _check_experts(table)
     goal = None
@@ -132,7 +130,7 @@ def tune(
         has_target = True
         goal = f"No goal was given: keep_quality={KEPT_WITHOUT_GOAL} is taken."
     max_calls = most_calls(cascade)
-    _check_table(table, target, objective, max_calls)
+    _check_table(table, target, max_calls)
     task = make_task(table, terms, groups, needs_prices=has_target)
     check_rows(task)
     may_choose_folds = has_target and time is None and (search is None or search.cv is None)
@@ -178,8 +176,8 @@ def _check_experts(table: Outcomes) -> None:
         )
 
 
-def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
-    """Refuse a target together with terms of the cost or an objective, each of which chooses a setting."""
+def _check_one_goal(target: Target, terms: CostTerms) -> None:
+    """Refuse a target together with terms of the cost, each of which chooses a setting."""
     _check_probability(target)
     if not target.limits_by_name:
         return
@@ -190,12 +188,6 @@ def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
                 f"must not be given together with a target; got {target.words} as well. A target is met "
                 "by errors and dollars alone: give the target, or the terms of the cost.",
             )
-    if objective is not None:
-        raise invalid(
-            "objective",
-            f"must not be given together with a target; got {target.words} as well. Each of them chooses "
-            "the setting: give one of them.",
-        )
 
 
 def _check_probability(target: Target) -> None:
@@ -225,7 +217,7 @@ def _unused_words(names: Sequence[str]) -> str:
     )
 
 
-def _check_table(table: Outcomes, target: Target, objective: Any, max_calls: int) -> None:
+def _check_table(table: Outcomes, target: Target, max_calls: int) -> None:
     """Refuse a table without the scores, prices or answers that are needed."""
     for name in target.limits_by_name:
         require_scores(table, name)
@@ -235,7 +227,3 @@ def _check_table(table: Outcomes, target: Target, objective: Any, max_calls: int
     if target.limits_by_name:
         target.check(table.prices is not None)
         check_prices(table)
-    if objective is not None:
-        require_scores(table, "objective")
-        if table.prices is None:
-            raise invalid("objective", "needs the prices of the experts; the table has none.")

@@ -1,15 +1,8 @@
-"""Objectives: what is asked of a router, and how an operating point is chosen for it.
-
-``MeetTarget`` takes the cheapest point that is expected to meet a target, ``HoldLimit`` one whose loss of
-quality is certified on rows that were used for nothing else. An objective of one's own is a class with
-``choose``: ``mild.tune(data, search=RouterCV(objective=...))``. Without a target, ``RouterCV`` itself takes
-the candidate of the lowest cost.
-"""
+"""Guarantees: the loss of quality is certified on rows that were used for nothing else."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,29 +25,6 @@ from mild.policies import TradeoffPolicy
 from mild.tuning.held_out import HeldOut, group_rows
 from mild.tuning.settings import cascade_outcomes, outcomes_of_choices
 from mild.tuning.tasks import Task
-
-
-class Objective(ABC):
-    """What is asked of a router."""
-
-    @abstractmethod
-    def choose(self, held_out: HeldOut) -> OperatingPoint:
-        """The operating point to take, from what settings did on rows that they were not fitted on.
-
-        ``held_out.outcomes`` are scores, prices and latencies (n_rows, n_settings),
-        ``held_out.alone(index)`` is the point of one of ``held_out.settings``, and ``held_out.frontier``
-        says what to expect of settings and mixes on new queries.
-        """
-
-
-@dataclass(frozen=True)
-class MeetTarget(Objective):
-    """The cheapest point that is expected to meet a target of quality; the best one for dollars."""
-
-    target: Target
-
-    def choose(self, held_out: HeldOut) -> OperatingPoint:
-        return self.target.choose(held_out.frontier).point
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +59,7 @@ class CalibrationRows:
 
 
 @dataclass(frozen=True, eq=False)
-class HoldLimit(Objective):
+class HoldLimit:
     """The cheapest point whose loss of quality is certified to be at most ``target.max_quality_loss``.
 
     Which kind of settings is taken, and the order in which its points are tested, are fixed on the rows
@@ -102,9 +72,6 @@ class HoldLimit(Objective):
     calibration: CalibrationRows
     tuned: TradeoffPolicy
     seed: int = 0
-
-    def choose(self, held_out: HeldOut) -> OperatingPoint:
-        return self.certified(held_out).point
 
     def certified(self, held_out: HeldOut) -> CertifiedPoint:
         """Test the points in their fixed order, and return the cheapest one that is certified.
