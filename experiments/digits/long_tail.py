@@ -14,16 +14,20 @@ from threadpoolctl import threadpool_limits
 from mild import metrics
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.decisions import argmax_last
+from mild.core.rounding import tie_ranks
 from mild.data.splits import folds
 from mild.datasets import domains
 from mild.errors import DegenerateDataWarning
 from mild.policies import Decoder
-from mild.routers.candidates import cross_fitted_bias
 from mild.routers.linear import LinearRouter
 
 TEST_ROWS = 4000
 # Rewards of many experts are nearly equal: what there is to learn is a small part of the objective.
 TOLERANCE = 1e-10
+# Biases that are tried for one expert.
+BIAS_GRID = np.linspace(-2, 2, 33)
+# The search for a bias goes over all experts at most this often.
+BIAS_ROUNDS = 3
 
 #: Label, options of the router, and its decision rule; theory margins are from best counts.
 METHODS: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -120,13 +124,63 @@ class _Search:
             if rule != "bias":
                 chosen[rows] = Decoder(router.margins_, rule, "logistic").choose(part)
         if rule == "bias":
-            bias, chosen = cross_fitted_bias(scores, self.costs, None, self.folds, 1.0)
+            bias, chosen = cross_fitted_bias(scores, self.costs, self.folds)
             return chosen, bias
         return chosen, None
 
     def _fit(self, rows: Any, alpha: float, options: dict[str, Any]) -> LinearRouter:
         router = LinearRouter(alpha=alpha, tol=TOLERANCE, max_iter=1000, ties="first", **options)
         return router.fit(self.X[rows], self.costs[rows])
+
+
+def find_bias(scores: FloatArray, costs: FloatArray) -> FloatArray:
+    """The bias (p,) per expert with which choosing the largest score costs least; the least of them is 0.
+
+    Minimises ``sum_i costs[i, argmax_k (scores[i, k] + bias[k])]`` over the grid, one expert after the
+    other, until a round over all experts changes none. Scores and costs are (n, p).
+
+    >>> find_bias(np.array([[0.0, 0.5], [0.0, 2.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    array([0.625, 0.   ])
+    """
+    bias: FloatArray = np.zeros(scores.shape[1])
+    for _ in range(BIAS_ROUNDS):
+        previous_bias = bias.copy()
+        for expert in range(bias.size):
+            bias[expert] = _best_bias(expert, scores, costs, bias)
+        if (bias == previous_bias).all():
+            break
+    return bias - bias.min()
+
+
+def _best_bias(expert: int, scores: FloatArray, costs: FloatArray, bias: FloatArray) -> float:
+    """The best bias of one expert while those of the others are fixed; of equal ones the nearest to 0.
+
+    In each row the expert has one rival, the best of the other experts. If its bias exceeds the gap between
+    their scores, it is chosen in place of the rival, and the cost of the row changes by the difference of
+    their costs. So the total change at all points of the grid is a cumulative histogram of the gaps.
+    """
+    row_index = np.arange(len(scores))
+    rival_scores = scores + bias
+    rival_scores[:, expert] = -np.inf
+    rival = argmax_last(rival_scores)
+    gap = (rival_scores[row_index, rival] - scores[:, expert]).round(9)
+    change = costs[:, expert] - costs[row_index, rival]
+
+    first_point = np.searchsorted(BIAS_GRID, gap, side="right")
+    # The last bin has the rows in which even the largest bias changes nothing.
+    total = np.bincount(first_point, change, BIAS_GRID.size + 1)[:-1].cumsum()
+    ranks = tie_ranks(total, scale=float(np.abs(change).sum()))
+    return float(BIAS_GRID[np.lexsort((np.abs(BIAS_GRID), ranks))[0]])
+
+
+def cross_fitted_bias(
+    scores: FloatArray, costs: FloatArray, folds: list[tuple[IntArray, IntArray]]
+) -> tuple[FloatArray, IntArray]:
+    """A bias (p,) from all held-out scores (n, p), and choices (n,) with biases from the other folds."""
+    chosen = np.empty(len(scores), dtype=np.intp)
+    for seen, held_out in folds:
+        chosen[held_out] = argmax_last(scores[held_out] + find_bias(scores[seen], costs[seen]))
+    return find_bias(scores, costs), chosen
 
 
 def describe(row: Mapping[str, Any]) -> list[str]:

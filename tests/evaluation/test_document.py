@@ -21,7 +21,6 @@ from mild.metrics.results import Results
 from mild.policies import ConstantPolicy
 from mild.report import render
 from mild.routers.baselines import ConstantRouter
-from mild.routers.search import RouterCV
 from mild.tuning.fitting import fit_task
 from mild.tuning.tasks import make_task
 from report_cases import NAMES, cost_router, document_of, expect, larger_case, make_table
@@ -43,7 +42,7 @@ def compared(table, costs, X, names=("ce", "ridge")):
         table.experts,
         unit="row",
     )
-    found = compare_methods(rows, splits, chosen_methods(names)[0], search=RouterCV(cv=3))
+    found = compare_methods(rows, splits, chosen_methods(names)[0], n_folds=3)
     return replace(found, table=table)
 
 

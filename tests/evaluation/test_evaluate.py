@@ -262,7 +262,7 @@ def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
     columns = {"x": X[:, 0], "y": X[:, 1], "pair": [f"p{row // 2}" for row in range(240)]}
     columns |= {"cost__a": costs[:, 0], "cost__b": costs[:, 1]}
     table = mild.read_outcomes(pa.table(columns))
-    options = {"methods": ["ce"], "n_splits": 5, "search": mild.RouterCV(cv=3)}
+    options = {"methods": ["ce"], "n_splits": 5}
     numbers = mild.compare(table, groups="pair", **options)
     assert numbers.row("ce").verdict == "better"
     assert numbers.row("ce").n_groups <= 120
@@ -349,19 +349,6 @@ def test_the_legend_of_a_frontier_hides_neither_points_nor_names(size):
     assert not any(box.overlaps(text.get_window_extent()) for text in axes.texts)
     assert min(axes.get_yticks()) >= 0
     plt.close(figure)
-
-
-def test_the_search_of_a_comparison_has_its_folds_its_confidence_and_its_families(parts):
-    search = mild.RouterCV(families=["ridge"], cv=2, confidence=0.8)
-    found = mild.compare(parts[0], methods=["ridge", "tune"], n_splits=2, search=search)
-    assert found.confidence == found.verdict.confidence == 0.8
-    tuned, regression = found.row("tune"), found.row("ridge")
-    assert {one["family"] for one in tuned.search_params} == {"ridge"}
-    assert [one["alpha"] for one in tuned.search_params] == [
-        one["alpha"] for one in regression.search_params
-    ]
-    assert not hasattr(search, "policy_")
-    assert search.cv == 2
 
 
 def test_a_router_without_names_of_experts_is_refused_on_a_table_with_names():

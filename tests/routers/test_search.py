@@ -29,7 +29,7 @@ from mild.routers.base import BaseRouter
 from mild.routers.candidates import parse_families
 from mild.routers.cost_models import KNNRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.search import RouterCV, SearchMemory
+from mild.routers.search import RouterCV
 from mild.routers.solver import LinearPath
 
 
@@ -113,46 +113,29 @@ def test_powers_of_how_often_an_expert_is_cheapest_are_tried() -> None:
 @pytest.mark.parametrize(
     ("estimator", "options"),
     [
-        (LinearRouter(), {"margin_exponents": (), "bias": False}),
+        (LinearRouter(), {"margin_exponents": ()}),
         (LinearRouter(margins="uniform"), {"margin_factors": (1.0,)}),
         (LinearRouter(decision="argmax"), {}),
         (LinearRouter("tdef"), {}),
     ],
 )
-def test_neither_powers_nor_a_bias_are_tried_where_they_do_not_belong(estimator, options) -> None:
+def test_powers_are_not_tried_where_they_do_not_belong(estimator, options) -> None:
     X, costs = specialists(100)
     search = RouterCV(estimator, alphas=(1e-2,), cv=2, **options).fit(X, costs)
     assert len(search.cv_results_["params"]) in (1, 9)
-    assert not any("bias" in entry for entry in search.cv_results_["params"])
 
 
 def test_powers_count_among_the_margins_that_are_allowed() -> None:
     X, costs = specialists(100)
     for limit in (1, 3, 9, 13):
-        search = RouterCV(alphas=(1e-2,), cv=2, max_margins=limit, bias=False).fit(X, costs)
+        search = RouterCV(alphas=(1e-2,), cv=2, max_margins=limit).fit(X, costs)
         assert len(search.cv_results_["params"]) == limit
         assert (search.dropped_margins_ == 0) is (limit == 13)
 
 
-def test_a_bias_is_found_judged_on_other_folds_and_part_of_the_intercepts() -> None:
-    X, costs = specialists(400)
-    costs = np.column_stack([costs[:, :2], 3 * costs[:, 2]])
-    search = RouterCV(
-        LinearRouter(rewards="complement"), alphas=(1e-1,), cv=4, one_standard_error=False
-    ).fit(X, costs)
-    index = next(i for i, one in enumerate(search.cv_results_["params"]) if "bias" in one)
-    params = search.cv_results_["params"][index]
-    router = LinearRouter(rewards="complement", **params).fit(X, costs)
-    plain = LinearRouter(rewards="complement", **{**params, "bias": None}).fit(X, costs)
-    np.testing.assert_allclose(router.intercept_ - plain.intercept_, params["bias"], atol=1e-12)
-    np.testing.assert_array_equal(router.coef_, plain.coef_)
-    assert min(params["bias"]) == 0
-    assert deferral_loss(costs, router.predict(X)) <= deferral_loss(costs, plain.predict(X))
-
-
 def test_search_costs_equal_those_of_plain_cold_fits() -> None:
     X, costs = specialists(300)
-    search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10, bias=False).fit(X, costs)
+    search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10).fit(X, costs)
     folds = search._folds(X, costs)
     for params, found in zip(
         search.cv_results_["params"], search.cv_results_["mean_cost"], strict=True
@@ -269,7 +252,7 @@ def test_by_default_the_network_is_not_searched() -> None:
 
 def test_with_a_stack_margins_are_moved_at_the_best_strengths_alone() -> None:
     X, costs = specialists(150)
-    options = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "cv": 3, "bias": False, "max_margins": 5}
+    options = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "cv": 3, "max_margins": 5}
     alone = RouterCV(**options).fit(X, costs).cv_results_
     search = RouterCV(families=["linear", "stack"], **options).fit(X, costs)
     found = search.cv_results_
@@ -288,42 +271,6 @@ def test_with_a_stack_margins_are_moved_at_the_best_strengths_alone() -> None:
     assert len(means) == 4
     for margins, alphas in tried.items():
         assert np.allclose(margins, centre) or set(alphas) == best
-
-
-def test_searches_on_the_same_rows_take_over_what_is_known(monkeypatch) -> None:
-    X, costs = specialists(150)
-    judge, judged = search_module._judge_block, []
-
-    def counted(data, fold, block, *rest):
-        judged.extend(candidate.key for candidate in block.values())
-        return judge(data, fold, block, *rest)
-
-    monkeypatch.setattr(search_module, "_judge_block", counted)
-    families = ["linear", "ridge", "knn", "stack"]
-    few = {"alphas": (1e-2, 1e-1), "cv": 3}
-    fresh = RouterCV(families=families, **few).fit(X, costs)
-    few["memory"] = SearchMemory()
-    judged.clear()
-    RouterCV(**few).fit(X, costs)
-    RouterCV(families=["ridge"], **few).fit(X, costs)
-    before = set(judged)
-    judged.clear()
-    search = RouterCV(families=families, **few).fit(X, costs)
-    assert judged
-    assert not before & set(judged)
-    assert len(judged) < 3 * len(fresh.cv_results_["params"]) / 2
-    assert search.cv_results_["family"] == fresh.cv_results_["family"]
-    assert search.cv_results_["params"] == fresh.cv_results_["params"]
-    np.testing.assert_allclose(
-        search.cv_results_["mean_cost"], fresh.cv_results_["mean_cost"], atol=2.1 / len(X)
-    )
-    np.testing.assert_array_equal(search.predict(X), fresh.predict(X))
-    judged.clear()
-    # Other rows, costs or folds are other searches.
-    other = RouterCV(families=["ridge"], **few).fit(X, costs[::-1])
-    assert judged
-    apart = RouterCV(families=["ridge"], **few | {"memory": None}).fit(X, costs[::-1])
-    assert other.cv_results_ == apart.cv_results_
 
 
 def test_progress_is_reported_to_the_end() -> None:
@@ -442,8 +389,8 @@ def test_an_interrupt_during_the_stack_keeps_the_rest(monkeypatch: pytest.Monkey
 def test_other_margins_are_tried_at_the_best_strengths_only() -> None:
     X, costs = specialists(120)
     alphas = (1e-3, 1e-2, 1e-1)
-    every = RouterCV(alphas=alphas, cv=3, bias=False).fit(X, costs).cv_results_
-    search = RouterCV(alphas=alphas, cv=3, bias=False, margin_strengths=1).fit(X, costs)
+    every = RouterCV(alphas=alphas, cv=3).fit(X, costs).cv_results_
+    search = RouterCV(alphas=alphas, cv=3, margin_strengths=1).fit(X, costs)
     found = search.cv_results_
     assert len(found["params"]) == len(alphas) + (len(every["params"]) - len(alphas)) // 3
     tried = Counter(params["alpha"] for params in found["params"])
@@ -584,7 +531,7 @@ def test_copies_of_a_row_make_no_candidate_more_certain(seed, noise) -> None:
     folds = list(KFold(3, shuffle=True, random_state=0).split(X))
     copied = [tuple(np.flatnonzero(np.isin(groups, rows)) for rows in fold) for fold in folds]
     many = np.tile(X, (16, 1)), np.tile(costs, (16, 1))
-    few: dict[str, Any] = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "bias": False}
+    few: dict[str, Any] = {"alphas": (1e-3, 1e-2, 1e-1, 1.0)}
     once = RouterCV(cv=folds, **few).fit(X, costs)
     often = RouterCV(cv=copied, **few).fit(*many, groups=groups)
     assert once.choice_ == often.choice_ == "one standard error"

@@ -100,9 +100,15 @@ def test_every_expert_and_setting_has_the_means_of_its_rows():
     assert len(held_out.settings) == 2 + len(THRESHOLDS)
     for index, threshold in enumerate(THRESHOLDS):
         chosen = np.where(rows.X[:, 0] > threshold, LARGE, SMALL)
-        assert_allclose(held_out.outcomes.scores[:, 2 + index], table.scores[np.arange(400), chosen])
-        assert_allclose(held_out.outcomes.prices[:, 2 + index], table.prices[np.arange(400), chosen])
-    assert held_out.frontier.alone(LARGE).loss_error == 0.0, "the best expert is compared with itself"
+        assert_allclose(
+            held_out.outcomes.scores[:, 2 + index], table.scores[np.arange(400), chosen]
+        )
+        assert_allclose(
+            held_out.outcomes.prices[:, 2 + index], table.prices[np.arange(400), chosen]
+        )
+    assert held_out.frontier.alone(LARGE).loss_error == 0.0, (
+        "the best expert is compared with itself"
+    )
 
 
 def test_errors_are_those_of_a_prediction_for_as_many_new_queries():

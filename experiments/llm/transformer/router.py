@@ -250,7 +250,7 @@ def tuned_margins(
     scaled = (vectors - vectors.mean(axis=0)) / np.where(spread > 0, spread, 1)
     names = ("rewards", "strength", "surrogate", "counts", "total", "cost_scale", "decision")
     head = LinearRouter(**{name: getattr(router, name) for name in names})
-    search = RouterCV(head, cv=FOLDS, bias=False, random_state=seed)
+    search = RouterCV(head, cv=FOLDS, random_state=seed)
     search.fit(scaled, costs[held], None if weight is None else weight[held])
     margins = np.array(search.best_params_["margins"], np.float64)
     total = float(costs.shape[1] if router.total is None else router.total)

@@ -58,8 +58,9 @@ from mild.report.document import Document
 from mild.routers.parallel import parallel_results
 from mild.tuning.cascades import checked_answers
 from mild.tuning.fitting import fit_labels, make_text_features, table_text_features
-from mild.tuning.searches import FAMILIES, MAX_CALLS, unfitted_search
+from mild.tuning.searches import FAMILIES, MAX_CALLS
 from mild.tuning.tasks import (
+    N_FOLDS,
     Progress,
     Task,
     fewer_folds,
@@ -70,12 +71,8 @@ from mild.tuning.tasks import (
 )
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-
-
-def _new_memory() -> Any:
-    from mild.routers.search import SearchMemory
-
-    return SearchMemory()
+# Of the intervals, which hold for all methods at once.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +95,7 @@ class Context:
     jobs: int | None = None  # parallel workers
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     answered: AnsweredSplit | None = None  # whose answers a cascade reads; None if there are none
-    search: Any = field(default_factory=lambda: unfitted_search(None))  # for the method "tune"
     ranks: IntArray | None = None  # (n_experts,) which decide ties between experts
-    memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
 @dataclass(frozen=True)
@@ -164,15 +159,13 @@ def _linear_search(
         router,
         alphas=strengths,
         margin_factors=factors,
-        # Other margins are tried at two penalty strengths only, as in ``tune``, which reuses the
-        # results.
+        # Other margins are tried at two penalty strengths only, as in ``tune``.
         margin_strengths=2,
         cv=context.folds,
         one_standard_error=False,
         constant_if_better=False,  # the losses themselves are compared
         n_jobs=context.jobs,
         random_state=context.seed,
-        memory=context.memory,
     )
 
 
@@ -186,24 +179,15 @@ def _family_search(family: str, context: Context) -> Any:
         constant_if_better=False,  # single families are compared as they are
         n_jobs=context.jobs,
         random_state=context.seed,
-        memory=context.memory,
     )
 
 
 def _tune(context: Context) -> Any:
     """Return the unfitted search that ``mild.tune`` makes, for a split."""
-    from sklearn.base import clone
+    from mild.routers.search import RouterCV
 
-    families = context.search.families
-    if families is None:
-        families = FAMILIES
-    return clone(context.search).set_params(
-        families=families,
-        cv=context.folds,
-        n_jobs=context.jobs,
-        progress=None,
-        random_state=context.seed,
-        memory=context.memory,
+    return RouterCV(
+        families=FAMILIES, cv=context.folds, n_jobs=context.jobs, random_state=context.seed
     )
 
 
@@ -319,7 +303,7 @@ class Choices:
 
     chosen: IntArray  # (n_test,) experts; for a cascade, the column after those of the experts
     search_params: dict[str, Any]  # parameters that its search found, JSON-ready
-    # time to search, fit and decide, without candidates that an earlier method has judged
+    # time to search, fit and decide
     seconds: float
     run: CascadeRun | None = None  # what a cascade did; None for other methods
 
@@ -882,7 +866,6 @@ def compare(
     price_weight: float | None = None,
     latency_weight: float | None = None,
     text: str | TextFeatures | None = None,
-    search: Any = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -909,10 +892,6 @@ def compare(
     time : column of times; methods are fitted on the past and judged on the future
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
-    search : RouterCV with which the method "tune" searches. All methods use its folds ``cv``, and the
-        intervals its ``confidence``. Without ``families`` it tries those of ``mild.tune``. Its
-        ``random_state``, ``n_jobs`` and ``progress`` are those of the comparison. None for
-        ``RouterCV()``
     random_state : seed of the random numbers
     n_jobs : parallel workers, -1 for all cores; None for all cores if there are 800 rows or more
     progress : callable(done, total, message) or None
@@ -929,23 +908,22 @@ def compare(
     >>> [row.label for row in found.rows]
     ['best constant', 'CE', 'MILD theory']
     """
-    search = unfitted_search(search)
     check_integer("random_state", random_state, 0)
     check_jobs(n_jobs)
     available_methods, left_out = chosen_methods(methods)
     task = make_task(read_outcomes(data), CostTerms(beta, price_weight, latency_weight), groups)
     splits = task_splits(task, n_splits, test_size, time, random_state)
-    n_folds = possible_folds(task, search.cv, splits=splits)
+    n_folds = possible_folds(task, splits=splits)
     rows, text_kind = task_rows(task, text)
     if methods and any(method.reads_answers for method in available_methods):
         require_scores(task.table, "methods")
         checked_answers(task.table)
-    notes = filter(None, [task.left_out, fewer_folds(search.cv, n_folds, task)])
+    notes = filter(None, [task.left_out, fewer_folds(N_FOLDS, n_folds, task)])
     comparison = compare_methods(
         rows,
         splits,
         available_methods,
-        search=search.set_params(cv=n_folds),
+        n_folds=n_folds,
         seed=random_state,
         jobs=parallel_jobs(n_jobs, len(task.table)),
         progress=progress,
@@ -964,7 +942,7 @@ def compare_methods(
     splits: Sequence[Split],
     methods: Sequence[Method],
     *,
-    search: Any = None,
+    n_folds: int = N_FOLDS,
     seed: int = 0,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -979,7 +957,7 @@ def compare_methods(
     rows : the rows to compare on
     splits : training and test rows of each split
     methods : methods to compare; the first one must be the best constant
-    search : RouterCV of the method "tune"; its ``cv`` and ``confidence`` apply to all methods
+    n_folds : folds of the training rows, in which every method chooses its parameters
     seed : seed of the random numbers
     jobs : parallel workers
     progress : callable(done, total, message) or None
@@ -988,8 +966,6 @@ def compare_methods(
     -------
     Comparison
     """
-    if search is None:
-        search = unfitted_search(None)
     costs = check_costs(rows.outcomes.costs)
     _check_compared(rows, splits, methods)
     # The correction for the overlap of splits needs this ratio. It is taken before rows that cannot be
@@ -1003,12 +979,12 @@ def compare_methods(
     steps.begin()
     runs = []
     for split in splits:
-        context = _split_context(rows, split, search, seed, jobs, reads_answers)
+        context = _split_context(rows, split, n_folds, seed, jobs, reads_answers)
         runs.append(SplitRun(rows.inputs, costs, split, context))
     finished = _finish_splits(rows, runs, methods, steps)
-    differences = _differences(finished, methods, test_over_train, search.confidence, seed)
+    differences = _differences(finished, methods, test_over_train, seed)
     lines = [_summarise_method(method, finished, rows, differences) for method in methods]
-    return _comparison(rows, lines, finished, not_compared, search.confidence)
+    return _comparison(rows, lines, finished, not_compared)
 
 
 def _comparison(
@@ -1016,14 +992,13 @@ def _comparison(
     lines: Sequence[Row],
     finished: FinishedSplits,
     not_compared: str | None,
-    confidence: float,
 ) -> Comparison:
     """Return the comparison: the lines of all methods, the verdict, and what they are compared with."""
     verdict_row = _row_of_verdict(lines)
     return Comparison(
         rows=tuple(lines),
         chosen=verdict_row.key,
-        verdict=_verdict(lines, verdict_row, rows, len(finished), confidence),
+        verdict=_verdict(lines, verdict_row, rows, len(finished)),
         expert_names=tuple(rows.expert_names),
         best_first=tuple(rows.expert_names[expert] for expert in rows.outcomes.best_first()),
         oracle=float(finished.mean(lambda split: split.oracle_loss)),
@@ -1033,7 +1008,7 @@ def _comparison(
         n_train=float(finished.mean(lambda split: len(split.train))),
         n_test=float(finished.mean(lambda split: len(split.test))),
         n_splits=len(finished),
-        confidence=confidence,
+        confidence=CONFIDENCE,
         dropped=sum(split.dropped for split in finished),
         not_compared=not_compared,
         interrupted=finished.interrupted,
@@ -1071,17 +1046,17 @@ def _comparable_splits(
 def _split_context(
     rows: ComparedRows,
     split: Split,
-    search: Any,
+    n_folds: int,
     seed: int,
     jobs: int | None,
     reads_answers: bool,
 ) -> Context:
-    """Return what all methods share in a split: the folds of its training rows, the seed, the search.
+    """Return what all methods share in a split: the folds of its training rows, the seed.
 
     The folds are drawn once, so that every method chooses its parameters on the same ones.
     """
     train_groups = rows.group_of_row[split.train]
-    train_folds = folds(train_groups, search.cv, seed)
+    train_folds = folds(train_groups, n_folds, seed)
     smallest_fit = min(len(fit_rows) for fit_rows, _ in train_folds)
     if smallest_fit < 2:
         raise InvalidInputError(
@@ -1099,7 +1074,6 @@ def _split_context(
         jobs=jobs,
         groups=train_groups,
         answered=answered,
-        search=search,
         ranks=rows.ranks(split),
     )
 
@@ -1322,7 +1296,6 @@ def _differences(
     finished: FinishedSplits,
     methods: Sequence[Method],
     test_over_train: float,
-    confidence: float,
     seed: int,
 ) -> dict[str, Difference]:
     """Return each method's mean cost minus the best constant's, with simultaneous intervals, by key."""
@@ -1334,7 +1307,7 @@ def _differences(
     for split in finished:
         differences.append(np.column_stack([split.minus_constant(key) for key in keys]))
         groups.append(split.result.groups)
-    intervals = metrics.split_intervals(differences, groups, confidence, seed, test_over_train)
+    intervals = metrics.split_intervals(differences, groups, CONFIDENCE, seed, test_over_train)
     difference_of = {}
     for number, key in enumerate(keys):
         difference_of[key] = Difference(*intervals.row(number))
@@ -1458,7 +1431,7 @@ def _mean_baselines(
 
 
 def _verdict(
-    rows: Sequence[Row], chosen: Row, compared: ComparedRows, n_splits: int, confidence: float
+    rows: Sequence[Row], chosen: Row, compared: ComparedRows, n_splits: int
 ) -> metrics.Verdict:
     """Return the verdict on whether a method has a lower loss than the best constant.
 
@@ -1468,7 +1441,6 @@ def _verdict(
     chosen : figures of the method that the verdict is about
     compared : the rows on which the methods were compared
     n_splits : number of splits
-    confidence : confidence of the interval
     """
     constant = rows[0]
     n_methods = len(rows) - 1
@@ -1485,7 +1457,7 @@ def _verdict(
         estimate=difference.estimate,
         low=difference.low,
         high=difference.high,
-        confidence=confidence,
+        confidence=CONFIDENCE,
         router=chosen.label,
         constant=compared.expert_names[expert],
         constant_expert=expert,

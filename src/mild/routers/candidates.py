@@ -1,4 +1,4 @@
-"""What a search tries: margins and strengths of a linear router, a bias, and other families."""
+"""What a search tries: margins and strengths of a linear router, and other families."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from mild.core.arrays import FloatArray, IntArray, check_strength, invalid
-from mild.core.decisions import argmax_last
+from mild.core.arrays import FloatArray, check_strength, invalid
 from mild.core.losses import floored_counts
 from mild.core.margins import membership, paper_grid, ratio_grid
-from mild.core.rounding import tie_ranks
 from mild.errors import check_option
 from mild.routers.base import BaseRouter, weights_or_ones
 from mild.routers.cost_models import KNNRouter, RidgeRouter
@@ -34,12 +32,6 @@ NEIGHBOUR_COUNTS = (10, 40, 160, 640)
 HIDDEN_WIDTHS = (32, 128)
 #: Strengths of the baseline between contrast (0) and others (1).
 BASELINE_STRENGTHS = (0.25, 0.5)
-# Biases that are tried for one expert, in units of the margin.
-BIAS_GRID = np.linspace(-2, 2, 33)
-# The search for a bias goes over all experts at most this often.
-BIAS_ROUNDS = 3
-# A bias is found from at most this many rows.
-MAX_BIAS_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,6 @@ class Candidate:
     params : the parameters that distinguish it from other candidates of its family
     complexity : of candidates of nearly equal cost, the search takes the one of smallest complexity; tuples
         are compared, whose first number orders the families
-    keeps_scores : whether the search keeps the scores of held-out rows, from which a bias is found
     margin_distance : how far the margins are from those at the centre of the search; None for candidates
         that do not come from the search of margins
     """
@@ -62,7 +53,6 @@ class Candidate:
     router: BaseRouter
     params: dict[str, Any]
     complexity: tuple[float, ...]
-    keeps_scores: bool = False
     margin_distance: float | None = None
 
     @property
@@ -81,11 +71,6 @@ class Candidate:
         if self.family == "linear":
             return str(self.params.get("loss", self.family))
         return self.family
-
-    @property
-    def key(self) -> str:
-        """What the candidate is, for other searches on the same rows and folds."""
-        return repr((type(self.router).__name__, sorted(self.router.get_params().items())))
 
     @property
     def estimates_costs(self) -> bool:
@@ -128,26 +113,23 @@ def linear_candidates(
     candidates = []
     for number, margins in enumerate(vectors):
         distance = _margin_distance(margins, central_margins)
-        all_equal = bool(np.allclose(margins, margins[0], rtol=1e-9, atol=0))
-        # A bias is an alternative to unequal margins, so it is tried with equal ones.
-        keeps_scores = search.bias and all_equal and _moves_margins(search)
         # The direction alternates, so that each vector starts at the strength where the previous one ended.
         ordered_strengths = strengths
         if number % 2 == 1:
             ordered_strengths = strengths[::-1]
         for alpha in ordered_strengths:
             params = {"alpha": alpha, "margins": tuple(margins.tolist())}
-            candidates.append(_linear_candidate(base, params, distance, keeps_scores))
+            candidates.append(_linear_candidate(base, params, distance))
     return candidates, n_dropped
 
 
 def _linear_candidate(
-    base: LinearRouter, params: dict[str, Any], margin_distance: float, keeps_scores: bool = False
+    base: LinearRouter, params: dict[str, Any], margin_distance: float
 ) -> Candidate:
     """Return the base router with other parameters; it is simpler with a stronger penalty."""
     router = type(base)(**{**base.get_params(deep=False), **params})
     complexity = (0.0, margin_distance, -params["alpha"])
-    return Candidate("linear", router, params, complexity, keeps_scores, margin_distance)
+    return Candidate("linear", router, params, complexity, margin_distance)
 
 
 def _moves_margins(search: Any) -> bool:
@@ -379,82 +361,3 @@ def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list
     if not strengths:
         raise invalid("alphas", f"must hold at least one strength; got {alphas!r}.")
     return [float(check_strength("alphas", alpha)) for alpha in strengths]
-
-
-def find_bias(
-    scores: FloatArray, costs: FloatArray, sample_weight: FloatArray | None, margin: float
-) -> FloatArray:
-    """Find the bias (n_experts,) with which choosing the largest score costs least.
-
-    Minimises ``sum_i w_i costs[i, argmax_k (scores[i, k] + bias[k])]`` over a grid of biases, one expert
-    after the other, until a round over all experts changes none. Scores and costs are
-    (n_samples, n_experts); all experts share the ``margin``, which is the unit of the grid. The least bias
-    is 0, as only differences matter. Rows with an unknown cost are left out.
-
-    >>> find_bias(np.array([[0.0, 0.5], [0.0, 2.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]), None, 1.0)
-    array([0.625, 0.   ])
-    """
-    weight = weights_or_ones(sample_weight, len(costs))
-    rows = np.flatnonzero(~np.isnan(costs).any(axis=1))
-    n_rows = min(len(rows), MAX_BIAS_ROWS)
-    rows = rows[np.linspace(0, len(rows), n_rows, endpoint=False, dtype=np.intp)]
-    scores = scores[rows].astype(np.float64)
-    weighted_costs = costs[rows].astype(np.float64) * weight[rows, None]
-
-    bias: FloatArray = np.zeros(scores.shape[1])
-    for _ in range(BIAS_ROUNDS):
-        previous_bias = bias.copy()
-        for expert in range(bias.size):
-            bias[expert] = _best_bias(expert, scores, weighted_costs, bias, margin)
-        if (bias == previous_bias).all():
-            break
-    return bias - bias.min()
-
-
-def _best_bias(
-    expert: int, scores: FloatArray, costs: FloatArray, bias: FloatArray, margin: float
-) -> float:
-    """Find the best bias of one expert while those of the others are fixed; of equal ones the nearest to 0.
-
-    In each row the expert has one rival, the best of the other experts. If its bias exceeds the gap between
-    their scores, it is chosen in place of the rival, and the cost of the row changes by the difference of
-    their costs. So the total change at all points of the grid is a cumulative histogram of the gaps.
-    """
-    row_index = np.arange(len(scores))
-    rival_scores = scores + bias
-    rival_scores[:, expert] = -np.inf
-    rival = argmax_last(rival_scores)
-    gap = ((rival_scores[row_index, rival] - scores[:, expert]) / margin).round(9)
-    change = costs[:, expert] - costs[row_index, rival]
-
-    first_point = np.searchsorted(BIAS_GRID, gap, side="right")
-    # The last bin has the rows in which even the largest bias changes nothing.
-    total = np.bincount(first_point, change, BIAS_GRID.size + 1)[:-1].cumsum()
-    ranks = tie_ranks(total, scale=float(np.abs(change).sum()))
-    best_point = np.lexsort((np.abs(BIAS_GRID), ranks))[0]
-    return float(BIAS_GRID[best_point] * margin)
-
-
-def cross_fitted_bias(
-    scores: FloatArray,
-    costs: FloatArray,
-    sample_weight: FloatArray | None,
-    folds: list[tuple[IntArray, IntArray]],
-    margin: float,
-) -> tuple[FloatArray, IntArray]:
-    """Find a bias (p,) from all held-out scores, and choices (n,) with biases from the other folds.
-
-    ``scores`` (n, p) are NaN in rows that no fold holds out, where the choice is -1.
-    """
-    weight = weights_or_ones(sample_weight, len(costs))
-    is_held_out = np.isfinite(scores[:, 0])
-    chosen = np.full(len(scores), -1, dtype=np.intp)
-    for _, test in folds:
-        in_other_folds = is_held_out.copy()
-        in_other_folds[test] = False
-        bias = find_bias(
-            scores[in_other_folds], costs[in_other_folds], weight[in_other_folds], margin
-        )
-        chosen[test] = argmax_last(scores[test] + bias)
-    bias = find_bias(scores[is_held_out], costs[is_held_out], weight[is_held_out], margin)
-    return bias, chosen

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, float_vector, invalid
+from mild.core.arrays import FloatArray, invalid
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.policies import Decoder, LinearPolicy
@@ -53,9 +53,6 @@ class LinearRouter(SurrogateRouter):
         Strength of the L2 penalty.
     fit_intercept : bool, default=True
         Whether the router has intercepts.
-    bias : array-like of shape (n_experts,), default=None
-        One number per expert, at least 0, that is added to its intercept after fitting; see
-        RouterCV.
     decision : {"stationary", "argmax"}, default="stationary"
         How scores become choices: "stationary" or "argmax".
     ties : {"mean", "first"}, default=None
@@ -100,7 +97,6 @@ class LinearRouter(SurrogateRouter):
     share_below: float = 0.0
     alpha: float = 1e-3
     fit_intercept: bool = True
-    bias: Any = None
     sampling: str | None = None
     warm_start: bool = False
     max_iter: int = 300
@@ -191,8 +187,6 @@ class LinearRouter(SurrogateRouter):
         self.n_iter_ = solution.n_iter
         self.objective_ = solution.value
         W = solution.W.astype(dtype)
-        if self.bias is not None:
-            W[:, -1] += float_vector("bias", self.bias, len(W))
         decoder = Decoder(targets.margins, self.decision, targets.surrogate)
         return LinearPolicy(W[:, :-1], W[:, -1].copy(), decoder)
 

@@ -16,7 +16,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 from typing import Any, Self
 
-import joblib
 import numpy as np
 from joblib import delayed
 from sklearn.base import clone
@@ -53,7 +52,6 @@ from mild.routers.base import (
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
-    cross_fitted_bias,
     family_candidates,
     further_candidates,
     linear_candidates,
@@ -74,8 +72,6 @@ BLOCK = 16
 AVERAGE_ROWS = 150.0
 # With a stack, margins other than those at the centre of the search are tried at this many strengths.
 STACK_STRENGTHS = 2
-# A memory recognises the inputs by about this many rows of X.
-MEMORY_ROWS = 500
 # Families whose candidates are fitted faster together: their fits on one fold share work.
 SHARING_FAMILIES = ("linear", "knn")
 
@@ -87,8 +83,8 @@ class RouterCV(BaseRouter):
 
     Every candidate is judged by the mean cost of its choices on held-out rows. The p - 1 ratios of the
     margins are searched around the theory; their scale is redundant with alpha for linear routers. Also
-    tried are margins proportional to a power of how often each expert is cheapest, and a bias per expert
-    with equal margins. Linear candidates are fitted along paths, each starting from the last.
+    tried are margins proportional to a power of how often each expert is cheapest. Linear candidates are
+    fitted along paths, each starting from the last.
 
     Parameters
     ----------
@@ -98,12 +94,10 @@ class RouterCV(BaseRouter):
         Strengths to try; None for 1e-4 to 1 in steps of ten.
     margin_factors : sequence of float, default=(0.5, 1.0, 2.0)
         Factors by which single margins are moved against the first one. With ``(1.0,)`` the estimator's
-        margins are kept, without exponents and bias.
+        margins are kept, without exponents.
     margin_exponents : sequence of float, default=(0, 1/6, 1/3, 1/2)
         Exponents of margins proportional to a power of how often (at least once) each expert is cheapest,
         where the stationary rule decides; () for none.
-    bias : bool, default=True
-        Whether a bias per expert is tried, found on held-out scores and judged on other folds.
     max_margins : int, default=81
         The largest number of margin vectors. Beyond it, single margins are moved instead of the full
         product.
@@ -117,9 +111,6 @@ class RouterCV(BaseRouter):
     candidates : sequence of routers, default=()
         Further routers to try, unfitted, such as ``[KNNRouter(3)]``. The family of each is its class, in
         lower case.
-    objective : object, default=None
-        For ``mild.tune``: an object whose ``choose(held_out)`` takes a setting of the router
-        (``mild.tuning.objectives.Objective``). None for the lowest cost, or a target.
     margin_strengths : int, default=None
         Number of strengths at which margins other than the estimator's are tried: those at which its own
         are best. None for 2 with a stack and for all otherwise.
@@ -146,9 +137,6 @@ class RouterCV(BaseRouter):
         Called as ``progress(done, total, message)``.
     random_state : int, default=0
         Seed of the folds, of the families that draw random numbers, and of the intervals.
-    memory : SearchMemory, default=None
-        What several searches share, so that a candidate is judged once on the same rows and folds. None
-        keeps nothing.
 
     Attributes
     ----------
@@ -189,12 +177,10 @@ class RouterCV(BaseRouter):
     alphas: Sequence[float] | None = None
     margin_factors: Sequence[float] = (0.5, 1.0, 2.0)
     margin_exponents: Sequence[float] = (0.0, 1 / 6, 1 / 3, 1 / 2)
-    bias: bool = True
     max_margins: int = 81
     grid: str = "ratios"
     families: Any = None
     candidates: Sequence[Any] = ()
-    objective: Any = None
     margin_strengths: int | None = None
     cv: Any = None
     one_standard_error: bool = True
@@ -205,7 +191,6 @@ class RouterCV(BaseRouter):
     n_jobs: int | None = None
     progress: Progress | None = None
     random_state: Any = 0
-    memory: SearchMemory | None = None
 
     @check_arguments
     def fit(
@@ -261,16 +246,12 @@ class RouterCV(BaseRouter):
         plan = self._plan(self._candidates(X, costs, sample_weight))
 
         search = Search(data, self.search_tol, self.n_jobs, self.progress, plan.n_candidates)
-        if self.memory is not None:
-            search.earlier_results = self.memory.of(data, self.search_tol)
         search.run(plan.first)
         if plan.moved and not search.interrupted:
             # Moved margins are tried only at the strengths that were best for the central margins.
             best_strengths = _best_strengths(search, plan.n_strengths)
             search.run([moved for moved in plan.moved if moved.params["alpha"] in best_strengths])
-        # The bias and the stack are made from the best of the candidates above.
-        if plan.with_bias and not search.interrupted:
-            _add_bias(search)
+        # The stack is made from the best of the candidates above.
         if plan.with_stack and not search.interrupted:
             self._add_stack(search)
         return self._choose(search)
@@ -310,7 +291,7 @@ class RouterCV(BaseRouter):
     def _candidates(
         self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
     ) -> list[Candidate]:
-        """List all candidates but the stack and the bias, which are made from the best of them."""
+        """List all candidates but the stack, which is made from the best of them."""
         base = self.estimator
         if base is None:
             base = LinearRouter()
@@ -338,7 +319,6 @@ class RouterCV(BaseRouter):
     def _plan(self, candidates: list[Candidate]) -> SearchPlan:
         """Decide in which order candidates are judged, and what is made from the best of them."""
         with_stack = "stack" in self._families and len(candidates) > 1
-        with_bias = any(candidate.keeps_scores for candidate in candidates)
         # A linear router is but one member of a stack: its margins need fewer strengths.
         n_strengths = STACK_STRENGTHS
         if self.margin_strengths is not None:
@@ -346,10 +326,10 @@ class RouterCV(BaseRouter):
         in_two_steps = with_stack or self.margin_strengths is not None
         has_centre = any(candidate.has_central_margins for candidate in candidates)
         if not in_two_steps or not has_centre:
-            return SearchPlan(candidates, [], n_strengths, with_bias, with_stack)
+            return SearchPlan(candidates, [], n_strengths, with_stack)
         first = [candidate for candidate in candidates if not candidate.has_moved_margins]
         moved = [candidate for candidate in candidates if candidate.has_moved_margins]
-        return SearchPlan(first, moved, n_strengths, with_bias, with_stack)
+        return SearchPlan(first, moved, n_strengths, with_stack)
 
     def _add_stack(self, search: Search) -> None:
         """Fit a stack of the best candidates, and add it to the search unless it is interrupted."""
@@ -523,20 +503,18 @@ class SearchPlan:
     first : candidates that are judged first: all but ``moved``
     moved : linear candidates whose margins are not those at the centre of the search
     n_strengths : ``moved`` are tried at this many strengths, those that were best for the central margins
-    with_bias : whether a bias per expert is added to the best candidate with equal margins
     with_stack : whether a stack of the best candidates is added
     """
 
     first: list[Candidate]
     moved: list[Candidate]
     n_strengths: int
-    with_bias: bool
     with_stack: bool
 
     @property
     def n_candidates(self) -> int:
         """Return how many candidates will be judged, for the progress."""
-        n_candidates = len(self.first) + self.with_bias + self.with_stack
+        n_candidates = len(self.first) + self.with_stack
         if self.moved:
             strengths = {candidate.params["alpha"] for candidate in self.moved}
             n_tried = min(self.n_strengths, len(strengths))
@@ -679,44 +657,12 @@ def _simplest_near(results: CompleteResults, lowest: int) -> int:
     return min(np.flatnonzero(is_near).tolist(), key=complexity_then_cost)
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOutResult:
-    """What a candidate did on held-out rows; None for what was not kept."""
-
-    choices: IntArray  # (n,) experts
-    cost_products: FloatArray | None  # (3,) ``products`` of expected and true costs
-    scores: FloatArray | None  # (n, p)
-    expected_costs: FloatArray | None  # (n, p)
-
-
-class SearchMemory:
-    """Held-out results of candidates, for later searches on the same rows and folds.
-
-    Pass one memory to several searches: ``RouterCV(..., memory=memory)``. Results on other rows, costs,
-    weights or folds are kept apart.
-    """
-
-    def __init__(self) -> None:
-        self._results: dict[str, dict[str, HeldOutResult]] = {}
-
-    def of(self, data: SearchData, tol: float) -> dict[str, HeldOutResult]:
-        """Return the results on these rows and folds, by ``Candidate.key``; a search adds its own."""
-        step = 1 + data.X.shape[0] // MEMORY_ROWS
-        inputs = (data.X.shape, data.X[::step])
-        identity = joblib.hash(
-            (inputs, data.costs, data.sample_weight, data.folds, data.ranks, tol)
-        )
-        return self._results.setdefault(identity, {})
-
-
 @dataclass(eq=False)
 class BlockResult:
     """What some candidates did on the rows that one fold holds out, by the number of the candidate."""
 
     fold: int
     choices: dict[int, IntArray] = field(default_factory=dict)  # (n_test,) experts
-    # (n_test, p), of the candidates with ``keeps_scores``
-    scores: dict[int, FloatArray] = field(default_factory=dict)
     # (n_test, p), of candidates that a stack may take for how well they estimate costs
     expected_costs: dict[int, FloatArray] = field(default_factory=dict)
 
@@ -733,15 +679,12 @@ class Search:
     n_jobs: int | None
     progress: Progress | None
     n_candidates: int  # how many will be judged, for the progress
-    # By ``Candidate.key``, of earlier searches on the same rows and folds; None without a memory.
-    earlier_results: dict[str, HeldOutResult] | None = None
     interrupted: bool = False
     candidates: list[Candidate] = field(default_factory=list)
     choices: IntArray = field(init=False)  # (n, n_candidates) experts, for held-out rows
-    # By the number of the candidate, for those that need it, on held-out rows: scores (n, p), from which a
-    # bias is found; expected costs (n, p), which a stack takes over; and (3,) ``products`` of expected and
-    # true costs, which say how well costs are estimated.
-    scores: dict[int, FloatArray] = field(default_factory=dict)
+    # By the number of the candidate, for those that need it, on held-out rows: expected costs (n, p), which
+    # a stack takes over, and (3,) ``products`` of expected and true costs, which say how well costs are
+    # estimated.
     expected_costs: dict[int, FloatArray] = field(default_factory=dict)
     cost_products: dict[int, FloatArray] = field(default_factory=dict)
     n_fits: int = 0  # so far
@@ -783,18 +726,11 @@ class Search:
         n_folds = len(self.data.folds)
         n_before = len(self.candidates)
         self._make_room(candidates)
-        fresh = {}  # candidates by number, without those that an earlier search has judged
-        for index, candidate in enumerate(candidates, n_before):
-            if not self._recall(index):
-                fresh[index] = candidate
-        tasks = [(fold, block) for block in _blocks(fresh) for fold in range(n_folds)]
-        has_memory = self.earlier_results is not None
-        calls = [
-            delayed(_judge_block)(self.data, fold, block, self.tol, has_memory)
-            for fold, block in tasks
-        ]
+        numbered = dict(enumerate(candidates, n_before))
+        tasks = [(fold, block) for block in _blocks(numbered) for fold in range(n_folds)]
+        calls = [delayed(_judge_block)(self.data, fold, block, self.tol) for fold, block in tasks]
         block_results = parallel_results(calls, self.n_jobs, in_order=False)
-        n_folds_judged = dict.fromkeys(fresh, 0)
+        n_folds_judged = dict.fromkeys(numbered, 0)
         try:
             for result in block_results:
                 self._record(result)
@@ -806,24 +742,18 @@ class Search:
                 # joblib warns about the tasks that it abandons.
                 warnings.simplefilter("ignore", UserWarning)
                 block_results.close()
-            any_recalled = len(fresh) < len(candidates)
-            any_complete = any_recalled or n_folds in n_folds_judged.values()
-            if n_before == 0 and not any_complete:
+            if n_before == 0 and n_folds not in n_folds_judged.values():
                 raise
             self.interrupted = True
         for index, n_judged in n_folds_judged.items():
             if n_judged < n_folds:
                 self.choices[:, index] = -1
-            else:
-                self._remember(index)
 
     def _make_room(self, candidates: list[Candidate]) -> None:
         """Add candidates, with empty arrays for their results."""
         shape = self.data.costs.shape
         dtype = self.data.X.dtype
         for index, candidate in enumerate(candidates, len(self.candidates)):
-            if candidate.keeps_scores:
-                self.scores[index] = np.full(shape, np.nan, dtype)
             if candidate.family != "linear":
                 # Linear ones are fitted to a coarser tolerance here than in a stack, which fits them again.
                 self.expected_costs[index] = np.full(shape, np.nan, dtype)
@@ -837,42 +767,11 @@ class Search:
         weight = weights_of(self.data.sample_weight, test)
         for index, choices in result.choices.items():
             self.choices[test, index] = choices
-        for index, scores in result.scores.items():
-            self.scores[index][test] = scores
         for index, expected in result.expected_costs.items():
             fold_products = products(expected, self.data.costs[test], weight)
             self.cost_products[index] = self.cost_products.get(index, 0) + fold_products
             if index in self.expected_costs:
                 self.expected_costs[index][test] = expected
-
-    def _remember(self, index: int) -> None:
-        """Keep the results of a candidate for later searches, if there is a memory."""
-        if self.earlier_results is None:
-            return
-        self.earlier_results[self.candidates[index].key] = HeldOutResult(
-            self.choices[:, index],
-            self.cost_products.get(index),
-            self.scores.get(index),
-            self.expected_costs.get(index),
-        )
-
-    def _recall(self, index: int) -> bool:
-        """Use the results of an earlier search; return False if it has not judged this candidate."""
-        if self.earlier_results is None:
-            return False
-        candidate = self.candidates[index]
-        result = self.earlier_results.get(candidate.key)
-        if result is None or (candidate.keeps_scores and result.scores is None):
-            return False
-        self.choices[:, index] = result.choices
-        if result.cost_products is not None:
-            self.cost_products[index] = result.cost_products
-        if candidate.keeps_scores and result.scores is not None:
-            self.scores[index] = result.scores
-        if result.expected_costs is not None:
-            self.expected_costs[index] = result.expected_costs
-        self.report(len(self.data.folds), "known")
-        return True
 
 
 def _best_strengths(search: Search, n_strengths: int) -> set[float]:
@@ -881,26 +780,6 @@ def _best_strengths(search: Search, n_strengths: int) -> set[float]:
     ordered = [search.candidates[index] for index in by_cost]
     central = [candidate for candidate in ordered if candidate.has_central_margins]
     return {candidate.params["alpha"] for candidate in central[:n_strengths]}
-
-
-def _add_bias(search: Search) -> None:
-    """Add the best of the candidates whose scores were kept, with a bias on its scores."""
-    data = search.data
-    indices = list(search.scores)
-    index = indices[first_smallest(search.mean_costs()[indices])]
-    parent = search.candidates[index]
-    bias, choices = cross_fitted_bias(
-        search.scores[index],
-        data.costs,
-        data.sample_weight,
-        data.folds,
-        margin=float(parent.params["margins"][0]),
-    )
-    params = {**parent.params, "bias": tuple(bias.tolist())}
-    router = clone(parent.router).set_params(bias=params["bias"])
-    complexity = (*parent.complexity, 1.0)
-    search.add(Candidate("linear", router, params, complexity), choices)
-    search.report(len(data.folds), "bias")
 
 
 def _stack_members(search: Search) -> dict[str, int]:
@@ -916,8 +795,6 @@ def _stack_members(search: Search) -> dict[str, int]:
             losses[index] = -explained(search.cost_products[index])
     best: dict[str, int] = {}
     for index, candidate in enumerate(search.candidates):
-        if "bias" in candidate.params:
-            continue  # Costs are blended, and a bias distorts expected costs.
         name = candidate.member
         if name not in best or is_less(losses[index], losses[best[name]], ESTIMATE_TOLERANCE):
             best[name] = index
@@ -941,7 +818,7 @@ def _blocks(candidates: dict[int, Candidate]) -> list[dict[int, Candidate]]:
 
 
 def _judge_block(
-    data: SearchData, fold: int, block: dict[int, Candidate], tol: float, has_memory: bool
+    data: SearchData, fold: int, block: dict[int, Candidate], tol: float
 ) -> BlockResult:
     """Fit candidates on the training rows of one fold, and predict its held-out rows.
 
@@ -955,9 +832,6 @@ def _judge_block(
         The candidates, by their numbers in the search.
     tol : float
         Tolerance of linear routers.
-    has_memory : bool
-        Whether later searches may use the result: a stack in one of them may need expected costs that this
-        search does not need.
 
     Returns
     -------
@@ -991,9 +865,7 @@ def _judge_block(
                 fitted = clone(candidate.router).fit(X, costs, sample_weight=weight)
                 policy = fitted.policy_
         result.choices[index] = policy.with_ranks(data.ranks).predict(held_out)
-        if candidate.keeps_scores:
-            result.scores[index] = policy.decision_function(held_out)
-        if candidate.estimates_costs or (has_memory and _loss(candidate) != "mild"):
+        if candidate.estimates_costs:
             result.expected_costs[index] = believed_costs(policy, held_out)
     return result
 
@@ -1007,19 +879,12 @@ def _solving_order(block: dict[int, Candidate]) -> list[int]:
 
     def loss_and_penalty(index: int) -> tuple[str, float]:
         router: Any = block[index].router
-        loss = _loss(block[index])
+        loss = getattr(router, "loss", "")
         if loss in LABEL_LOSSES:
             return loss, -router.alpha
         return "", 0.0
 
     return sorted(block, key=loss_and_penalty)
-
-
-def _loss(candidate: Candidate) -> str:
-    """Return the loss of a linear candidate; "" for others."""
-    if isinstance(candidate.router, LinearRouter):
-        return candidate.router.loss
-    return ""
 
 
 def _nearest_costs(

@@ -1,4 +1,4 @@
-"""The search with which ``tune`` and ``compare`` look for a router."""
+"""The search with which ``tune`` looks for a router."""
 
 from __future__ import annotations
 
@@ -19,25 +19,6 @@ FAMILIES = "auto"
 MAX_CALLS = 4
 # Settings of a search that count with a target, too, or that do not change what is found.
 USED_WITH_TARGET = ("candidates", "cv", "confidence", "n_jobs", "progress", "random_state")
-
-
-def unfitted_search(search: RouterCV | None) -> RouterCV:
-    """An unfitted copy of the search that was given, or a search with the defaults of ``RouterCV``."""
-    from sklearn.base import clone
-
-    from mild.routers import RouterCV
-
-    if search is None:
-        return RouterCV(cv=N_FOLDS)
-    if not isinstance(search, RouterCV):
-        raise invalid("search", f"must be a RouterCV, or None; got {search!r}.")
-    if search.cv is not None:
-        check_folds(search.cv)
-    _check_candidates(search.candidates)
-    copied: RouterCV = clone(search)
-    if copied.cv is None:
-        copied.set_params(cv=N_FOLDS)
-    return copied
 
 
 def _check_candidates(candidates: Any) -> None:
@@ -83,11 +64,22 @@ def search_for_tune(
     Without families it tries those of ``tune``. The linear router around which it searches has the random
     state of ``tune`` unless it has one of its own.
     """
-    from mild.routers import LinearRouter
+    from sklearn.base import clone
+
+    from mild.routers import LinearRouter, RouterCV
 
     check_integer("random_state", random_state, 0)
-    settled = unfitted_search(search)
+    if search is None:
+        search = RouterCV()
+    if not isinstance(search, RouterCV):
+        raise invalid("search", f"must be a RouterCV, or None; got {search!r}.")
+    if search.cv is not None:
+        check_folds(search.cv)
+    _check_candidates(search.candidates)
+    settled: RouterCV = clone(search)
     settled.set_params(random_state=random_state, progress=progress)
+    if settled.cv is None:
+        settled.set_params(cv=N_FOLDS)
     if settled.families is None:
         settled.set_params(families=FAMILIES)
     if settled.estimator is None:

@@ -19,7 +19,7 @@ from mild.metrics import (
 )
 from mild.metrics.intervals import student_quantile
 from mild.metrics.results import Results
-from mild.routers import RouterCV, search
+from mild.routers import search
 
 NAMES = ("small", "large")
 
@@ -42,8 +42,7 @@ def run(X, costs, names=("ce", "tdef", "ridge"), n_splits=4, **more):
     known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies")}
     about = {name: more.pop(name) for name in ("groups", "unit") if name in more}
     rows = ComparedRows(inputs, Results(costs, **known), NAMES, **about)
-    found_by = RouterCV(cv=3, confidence=more.pop("confidence", 0.95))
-    return compare_methods(rows, splits, methods, search=found_by, **more)
+    return compare_methods(rows, splits, methods, n_folds=3, **more)
 
 
 def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
@@ -56,25 +55,6 @@ def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
     bad = run(*make_problem(gain=False))
     assert bad.verdict.pays is not True
     assert bad.verdict.sentence.startswith(("Routing does not pay", "It is not clear"))
-
-
-def test_what_one_method_has_judged_another_takes_over(monkeypatch):
-    X, costs = make_problem(150)
-    judge, judged = search._judge_block, []
-
-    def counted(data, fold, block, *rest):
-        judged.extend(candidate.key for candidate in block.values())
-        return judge(data, fold, block, *rest)
-
-    monkeypatch.setattr(search, "_judge_block", counted)
-    alone = run(X, costs, ("tune",), n_splits=1)
-    count = len(judged)
-    judged.clear()
-    found = run(X, costs, ("mild_tuned", "ridge", "knn", "tune"), n_splits=1)
-    assert len(judged) == 3 * len(set(judged))  # each once per fold
-    single = 9 * 5 + 6 + 4  # margins and strengths, penalties, neighbours
-    assert len(judged) < count + 3 * single
-    np.testing.assert_allclose(found.row("tune").costs, alone.row("tune").costs, atol=0.05)
 
 
 def test_the_report_is_json():
