@@ -35,7 +35,6 @@ from benchmarks.measure import Report, environment
 from mild.core.answers import Answers, detect_kind
 from mild.core.arrays import FloatArray, IntArray
 from mild.metrics.intervals import resampled_intervals
-from mild.policies import CascadePolicy
 from mild.routers import CascadeRouter
 from mild.routers.cost_models import fit_heads, same_features
 
@@ -65,18 +64,9 @@ ASKED = (
     1.015,
 )
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.45)
-# Method: gate, experts that are asked at most, margins of the gate.
-METHODS = {
-    "counts, 3 calls": ("counts", 3, "theory"),
-    "counts, 4 calls": ("counts", 4, "theory"),
-    "auto, 3 calls": ("auto", 3, "theory"),
-    "auto, 4 calls": ("auto", 4, "theory"),
-    "logistic, 3 calls": ("logistic", 3, "theory"),
-    "mild, 3 calls": ("mild", 3, "theory"),
-    "mild without margin, 3 calls": ("mild", 3, "uniform"),
-    "tdef, 3 calls": ("tdef", 3, "theory"),
-}
-PLAIN, DEFAULT = "counts, 3 calls", "auto, 4 calls"
+# Method: experts that are asked at most.
+METHODS = {"counts, 3 calls": 3, "counts, 4 calls": 4}
+PLAIN, DEFAULT = "counts, 3 calls", "counts, 4 calls"
 SINGLE, ROUTER = "single expert", "router without answers"
 # Table, method, asked share, least share of quality, most of dollars; None: those of the single expert.
 # Calls and asked shares were chosen on seeds 0 to 39; the draws that judge have other seeds.
@@ -84,12 +74,10 @@ BARS = (
     ("bfcl", DEFAULT, 1.0, 0.99, 0.2),
     ("bfcl", DEFAULT, 1.01, 1.0, 0.45),
     ("zeroeval_gsm8k", DEFAULT, 0.99, 0.99, 0.12),
-    ("zeroeval_crux", "auto, 3 calls", 0.97, 0.965, 0.48),
+    ("zeroeval_crux", PLAIN, 0.97, 0.965, 0.48),
     ("zeroeval_math_l5", DEFAULT, 0.99, None, None),
 )
 CURVES = ("bfcl", "zeroeval_gsm8k", "zeroeval_crux")
-# Price weights of the losses that compare gates, in units of one over the best expert's price.
-WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5)
 NEXT_MS = 0.3
 
 
@@ -160,19 +148,13 @@ def draw(folder: Path, name: str, seed: int) -> list[dict[str, Any]]:
     }
     rows = []
     reference = table.scores[test, best].mean(), table.prices[test, best].sum()
-    for method, (gate, calls, margins) in METHODS.items():
-        start = time.perf_counter()
-        router = CascadeRouter(0.1 * weight, calls, gate=gate, margins=margins)
+    for method, calls in METHODS.items():
+        router = CascadeRouter(0.1 * weight, calls)
         costs, prices = 1 - table.scores[train], table.prices[train]
         router.fit(X[train], costs, answers=table.answers.take(train), prices=prices)
-        fit = time.perf_counter() - start
         choices[method] = cascades(router, table, X, test)
-        losses = [loss(router.at(w * weight), w * weight, table, X, test) for w in WEIGHTS]
-        started = any(one.start_error is not None for one in router.candidates_)
-        facts = {"fit_seconds": fit, "gate": router.gate_, "text_start": started}
-        rows.append({"method": method, "rule": "loss", "losses": losses, **facts})
         if method == PLAIN:
-            rows[-1]["next_ms"] = next_ms(router, table, X, test)
+            rows.append({"rule": "time", "next_ms": next_ms(router, table, X, test)})
     quality, price = choices[SINGLE][best][:2]
     judged: dict[tuple[str, str, float], FloatArray] = {}
     for method, found in choices.items():
@@ -250,20 +232,6 @@ def cascades(router: CascadeRouter, table: Table, X: FloatArray, test: IntArray)
     return [of(candidate) for candidate in router.candidates_]
 
 
-def loss(
-    policy: CascadePolicy, weight: float, table: Table, X: FloatArray, test: IntArray
-) -> float:
-    """Error and weighted dollars on the judged half."""
-    run = policy.run(X[test], table.answers.take(test))
-    return float(
-        np.mean(
-            1
-            - run.answer_scores(table.scores[test])
-            + weight * run.total_prices(table.prices[test])
-        )
-    )
-
-
 def next_ms(router: CascadeRouter, table: Table, X: FloatArray, test: IntArray) -> float:
     """Median milliseconds of one decision after the first step of three experts' cascade."""
     long = [one for one in router.candidates_ if len(one.steps) > 1 and len(one.steps[0]) > 1]
@@ -286,7 +254,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     means = picks.groupby(keys)[["kept", "dollars", "none"]].mean().reset_index()
     errors = picks.groupby(keys)[["kept", "dollars"]].std().reset_index()
     means["kept_sd"], means["dollars_sd"] = errors["kept"], errors["dollars"]
-    curves, gates = [], []
+    curves = []
     for name in frame.table.unique():
         own = picks[(picks.table == name) & (picks.rule == "budget")]
         kept = own.pivot_table(index="draw", columns=["method", "share"], values="kept")
@@ -301,21 +269,10 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 {"table": name, "share": share, **interval(draws)}
                 | {"query_mean": float(values.mean()), "query_error": error}
             )
-        fits = frame[(frame.table == name) & (frame.rule == "loss")]
-        losses = {method: np.array(part.losses.tolist()) for method, part in fits.groupby("method")}
-        for method in METHODS:
-            ratio = (losses[method] / losses[PLAIN]).mean(axis=1) - 1
-            part = fits[fits.method == method]
-            gates.append(
-                {"table": name, "method": method, "fit_seconds": float(part.fit_seconds.median())}
-                | {"learned": float((part.gate != "counts").mean())}
-                | {"text_start": float(part.text_start.mean()), **interval(ratio)}
-            )
-    next_ms = frame.next_ms.dropna() if "next_ms" in frame else pd.Series([np.nan])
+    next_ms = frame.next_ms.dropna()
     return {
         "picks": means.to_dict("records"),
         "curves": curves,
-        "gates": gates,
         "next_ms": float(next_ms.median()),
     }
 
@@ -342,7 +299,7 @@ def interval(values: FloatArray) -> dict[str, float]:
 
 
 def report(result: dict[str, Any]) -> Report:
-    """The bars, the curve, the gates."""
+    """The bars and the curve."""
     found = Report("Cascades that read answers", [result["environment"], result["settings"]])
     picks = {
         (row["table"], row["method"], row["share"]): row
@@ -373,12 +330,6 @@ def report(result: dict[str, Any]) -> Report:
             "> 0 over queries" if judged else "",
             row["query_mean"] > reach if judged else None,
         )
-    for row in result["gates"]:
-        figure = (
-            f"loss {row['mean']:+.2%} ({row['low']:+.2%} to {row['high']:+.2%}) against counts, "
-        )
-        figure += f"learned in {row['learned']:.0%}, text start in {row['text_start']:.0%}, "
-        found.add(f"{row['table']}, {row['method']}", f"{figure}fit {row['fit_seconds']:.1f} s")
     for (table, method, asked), row in picks.items():
         figure = f"{row['kept']:.3f} at {row['dollars']:.3f}"
         found.add(f"{table}, {method}, asked {asked:g}", figure)

@@ -13,8 +13,8 @@ NAMES = ["small", "medium", "large", "spare"]
 EASY, HARD = "What is 17 * 23?", "Prove that there are infinitely many primes of the form 4n + 3."
 
 
-def cascade_router(text=True, start_error=None, steps=((0, 1), (2,)), n_features=4):
-    """Asks small and medium, then large; starts with large for HARD if there is a start_error."""
+def cascade_router(text=True, steps=((0, 1), (2,)), n_features=4):
+    """Asks small and medium, then large."""
     features = HashingFeatures(n_components=16).fit([EASY, HARD]) if text else None
     if features is not None:
         n_features = features.n_features_
@@ -30,13 +30,5 @@ def cascade_router(text=True, start_error=None, steps=((0, 1), (2,)), n_features
     codes = np.array([[0, 0, 0, 0], [0, 1, 1, 1], [0, 0, 1, 1], [-1, 0, 1, 1]])[:, order]
     scores = np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0.5, 1, 0]])[:, order]
     table = AgreementTable.of_rows(codes, scores, np.array([200.0, 50.0, 5.0, 10.0]))
-    policy = CascadePolicy(
-        "number",
-        [list(step) for step in steps],
-        0.9,
-        table,
-        heads,
-        heads=None if start_error is None else heads,
-        start_error=start_error,
-    )
+    policy = CascadePolicy("number", [list(step) for step in steps], 0.9, table, heads)
     return Router(policy, NAMES, text=features)

@@ -72,7 +72,7 @@ PAIRS = (
     ("mild_tuned_stationary", "knn"),
 )
 _THEORY = "others rewards, theory margins from best counts"
-_TUNED = "others rewards; margin ratios, powers of best counts and a bias searched"
+_TUNED = "others rewards; margin ratios and powers of best counts searched"
 _UNIFORM = {"loss": "mild", "margins": "uniform"}
 #: Key, label and description of every method, in the order of the tables, and its linear router if it
 #: is one with a searched strength.

@@ -78,9 +78,7 @@ def make_policies(dtype=np.float64):
     ranks = np.roll(np.arange(N_EXPERTS), 1)
     for kind in ("linear", "linear_costs", "blend"):
         made[kind] = made[kind].with_ranks(ranks)
-    made["cascade"] = CascadePolicy(
-        "number", [[0, 1], [2]], 0.8, agreement(dtype), regression, draw(7), made["priced"], 0.9
-    )
+    made["cascade"] = CascadePolicy("number", [[0, 1], [2]], 0.8, agreement(dtype), regression)
     two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
     made["mixed"] = MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two)
     made["mix"] = MixPolicy(made["cascade"], made["constant"], 0.3, "salt")

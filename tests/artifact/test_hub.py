@@ -193,7 +193,7 @@ def test_wrong_arguments(router, tmp_path):
 
 
 def test_cascades_and_routers_with_onnx_travel_whole(hub, tmp_path):
-    cascade = cascade_router(start_error=0.5)
+    cascade = cascade_router()
     cascade.push_to_hub("anna/cascade", token=TOKEN)
     found = mild.Router.from_pretrained("anna/cascade", cache_dir=tmp_path)
     assert found.next(HARD, {}) == cascade.next(HARD, {})

@@ -61,13 +61,12 @@ SETTING_CHANGES = [
         "settings of a linear router must be an object",
     ),
     ("blend", "parts", [], "setting parts must list at least 1 router"),
-    ("cascade", "parts", [], "setting parts must list 1 router or 2"),
+    ("cascade", "parts", [], "setting parts must list 1 router"),
     ("cascade", "answer_kind", "poem", "setting answer_kind must be one of number, choice"),
     ("cascade", "answer_kind", ["number"], "setting answer_kind must be one of number"),
     ("cascade", "threshold", 1.5, "setting threshold must be a number in [0, 1]; got 1.5"),
     ("cascade", "threshold", True, "setting threshold must be a number in [0, 1]"),
     ("cascade", "threshold", None, "setting threshold must be a number in [0, 1]"),
-    ("cascade", "start_error", -1, "setting start_error must be finite and non-negative"),
     ("cascade", "more", 1, "setting more is not known"),
     *(
         ("cascade", "steps", value, "setting steps must list steps of different experts")
@@ -128,8 +127,6 @@ TENSOR_CHANGES = [
     ("standardized", "1.coef", np.zeros((3, 5)), "tensor '1.coef' does not belong"),
     ("blend", "1.coef", np.zeros((3, 5)), "n_features = 4); got (3, 5)"),
     ("blend", "3.coef", np.zeros((3, 5)), "tensor '3.coef' does not belong"),
-    ("cascade", "gate", np.zeros(6), "tensor 'gate' must have shape (7); got (6,)"),
-    ("cascade", "gate", np.full(7, np.inf), "tensor 'gate' must be finite"),
     ("cascade", "groups", np.ones((4, 2)), "tensor 'groups' must have shape"),
     ("cascade", "groups", np.full((4, 3), 0.5), "tensor 'groups' must number the answers"),
     ("cascade", "groups", np.full((4, 3), 1e300), "tensor 'groups' must number the answers"),
@@ -206,15 +203,6 @@ def test_a_cascade_inside_a_router_is_refused(policies, damage, tmp_path):
             save(Router(policy, NAMES), tmp_path / "router")
 
 
-def test_a_cascade_starts_higher_only_with_heads_for_errors(policies, damage, tmp_path):
-    cascade = replace(policies["cascade"], heads=None, start_error=None)
-    folder = damaged(cascade, damage, tmp_path / "none", start_error=0.5)
-    with pytest.raises(RouterFileError, match="start_error must be null"):
-        load(folder)
-    with pytest.raises(RouterFileError, match="must have a head for errors"):
-        save(Router(replace(cascade, heads=policies["linear"]), NAMES), tmp_path / "router")
-
-
 def test_a_mix_has_two_settings_of_one_kind(policies, damage, tmp_path):
     mix = policies["mix"]
     for policy in (
@@ -280,7 +268,7 @@ def test_ranks_are_every_number_once(kind, ranks, policies, damage, tmp_path):
 def test_every_tensor_of_every_kind_is_needed(kind, policies, damage, tmp_path):
     folder = save(Router(policies[kind], NAMES), tmp_path / "router")
     for name in list(damage(folder).tensors):
-        if name.rpartition(".")[2] in ("centre", "gate", "ranks"):
+        if name.rpartition(".")[2] in ("centre", "ranks"):
             continue
         change = damage(folder)
         kept = change.tensors.pop(name)

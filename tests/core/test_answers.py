@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from mild.core.answers import (
     KINDS,
-    Answer,
     Answers,
     answer_codes,
     canonical_answer,
@@ -271,19 +270,6 @@ def test_the_kind_is_detected_from_the_answers(answers, kind):
 )
 def test_scores_decide_between_kinds(row, scores, kind):
     assert kind_by_scores([row] * 20, np.array([scores] * 20, float)) == kind
-
-
-def test_only_existing_answers_have_signals():
-    answers = Answers.of([["I am sorry", Answer("x", -0.5), None]], "json")
-    assert answers.signals[0, 0, 1:].tolist() == [1, 1, 0]
-    assert answers.signals[0, 1, 3] == -0.5
-    assert not answers.signals[0, 2].any()
-    assert answers.of_experts([1, 0]).codes.tolist() == [[1, 0]]
-
-
-@pytest.mark.parametrize("mean", [None, np.nan, -np.inf])
-def test_a_log_probability_that_is_not_a_number_counts_as_unknown(mean):
-    assert Answers.of([[Answer("x", mean)]], "free_text").signals[0, 0, 3] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -38,9 +38,6 @@ def test_answers_of_some_experts_are_read():
     assert table.answer_kind == "number"
     assert "(number, detected)" in table.layout
     assert table.answers.codes.tolist() == CODES
-    assert table.answers.signals[0, 2, 3] == -0.5
-    assert not table.answers.signals[1:, 2, 3].any()
-    assert not table.answers.signals[:, 1].any()
     assert repr(table).endswith("with answers)")
 
 
@@ -79,7 +76,6 @@ def test_written_answers_are_the_same(tmp_path, suffix):
         write_outcomes(table, tmp_path / f"wide{suffix}"), answer_kind=table.answer_kind
     )
     np.testing.assert_array_equal(again.answers.codes, table.answers.codes)
-    np.testing.assert_array_equal(again.answers.signals, table.answers.signals)
     assert again.answers.kind == "code"
     frame = read_outcomes(table.to_frame(), answer_kind="code")
     np.testing.assert_array_equal(frame.answers.codes, table.answers.codes)
@@ -113,8 +109,6 @@ def test_answers_of_other_formats():
         table = read_outcomes(source)
         assert table.answers.kind == "number"
         assert table.answers.codes.tolist() == [[0, 0], [0, 1]]
-        if "logprob__x" in table.columns.column_names:
-            assert table.answers.signals[:, :, 3].tolist() == [[-0.1, -0.2], [-0.3, -0.4]]
 
 
 def test_tool_calls_as_objects_of_a_long_table():

@@ -52,7 +52,7 @@ def judge_target(rows, chosen, reference, **target):
 
 def cascade(rows, answer_kind, **settings):
     """A cascade, fitted on rows with answers."""
-    router = mild.CascadeRouter(gate="counts", **settings)
+    router = mild.CascadeRouter(**settings)
     answers = Answers.of(rows.answers, answer_kind)
     return router.fit(rows.inputs, rows.errors, answers=answers, prices=rows.prices)
 

@@ -1,17 +1,14 @@
-"""CascadeRouter: the search for steps and thresholds, gates, partial rows, bad input."""
-
-from dataclasses import replace
+"""CascadeRouter: the search for steps and thresholds, partial rows, bad input."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
 
 from mild.core.answers import Answers
 from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.policies import Ask, CascadePolicy, ConstantPolicy
 from mild.routers import CascadeRouter
-from mild.routers.cascade import CascadeSearch, LateStart
+from mild.routers.cascade import CascadeSearch
 
 PRICES = np.array([1.0, 1.2, 10.0, 30.0])
 
@@ -56,7 +53,7 @@ def test_agreement_of_the_cheap_saves_most_of_the_price_of_the_strong():
 
 
 def test_candidates_are_a_front_and_the_weight_of_prices_chooses():
-    router = fitted(gate="counts")
+    router = fitted()
     cost = np.array([one.cost for one in router.candidates_])
     paid = np.array([one.paid for one in router.candidates_])
     assert (np.diff(cost) < 0).all()
@@ -91,65 +88,15 @@ def test_a_candidate_says_what_it_does_without_its_own_row():
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 4])
 def test_no_more_experts_are_asked_than_calls(calls):
-    router = fitted(max_calls=calls, gate="counts")
+    router = fitted(max_calls=calls)
     assert max(sum(map(len, one.steps)) for one in router.candidates_) <= calls
-
-
-@pytest.mark.parametrize("gate", ["counts", "logistic", "mild", "tdef"])
-def test_every_gate_beats_the_strong_expert_at_its_price(gate):
-    router = fitted(gate=gate, price_weight=0.02)
-    assert router.gate_ == gate
-    X, costs, answers = outcomes(seed=2)
-    alone = costs.mean(axis=0) + 0.02 * PRICES
-    assert loss(router, X, costs, answers, PRICES) < alone.min()
-    assert (router.policy_.gate is None) == (gate == "counts" or len(router.policy_.steps) == 1)
-    assert clone(router).gate == gate
-
-
-@pytest.mark.filterwarnings("ignore::mild.errors.DegenerateDataWarning")
-def test_auto_takes_a_learned_gate_where_answers_look_different():
-    """Agreement says nothing: the wrong answers are short."""
-    rng = np.random.default_rng(0)
-    right = rng.random((400, 2)) < [0.6, 0.97]
-    contents = [["7", "a"] if not ok else ["the answer in a long text: 7", "a"] for ok, _ in right]
-    answers = Answers.of(contents, "free_text")
-    X, prices = np.zeros((400, 1)), [1.0, 10.0]
-    data = X, 1.0 - right, answers
-    learned, counts = (
-        fitted(data, prices, gate=gate, price_weight=0.02) for gate in ("auto", "counts")
-    )
-    assert learned.gate_ == "logistic"
-    losses = [loss(router, *data, prices) for router in (learned, counts)]
-    assert losses[0] < 0.9 * losses[1]
-    noise = fitted((X, rng.permutation(data[1]), answers), prices, price_weight=0.02)
-    assert noise.gate_ == "counts"
-    assert noise.policy_.heads is None
-
-
-def test_the_first_step_may_depend_on_the_query():
-    """Hard rows, which X tells, are wrong together and alike: agreement says nothing there."""
-    rng = np.random.default_rng(0)
-    hard = rng.random(400) < 0.3
-    right = np.column_stack([~hard, ~hard, rng.random(400) < 0.95])
-    contents = [["1" if ok else "2" for ok in row] for row in right]
-    X = (2.0 * hard - 1)[:, None] + 0.1 * rng.normal(size=(400, 1))
-    data = X, 1.0 - right, Answers.of(contents, "number")
-    router = fitted(data, [1.0, 1.0, 5.0], price_weight=0.05)
-    first = router.policy_.first_steps(X)
-    run = router.policy_.run(X, data[2])
-    assert first.any()
-    assert hard[first > 0].all()
-    assert run.answer_scores(data[1]).mean() < 0.1
-    assert run.total_prices(np.tile([1.0, 1.0, 5.0], (400, 1))).mean() < 2.5
 
 
 def test_unknown_costs_leave_the_row_to_cascades_of_other_experts():
     X, costs, answers = outcomes(400)
     partial = costs.copy()
     partial[::3, 3] = np.nan
-    whole, some = (
-        fitted((X, values, answers), gate="counts").candidates_ for values in (costs, partial)
-    )
+    whole, some = (fitted((X, values, answers)).candidates_ for values in (costs, partial))
     without = [
         [one for one in found if not any(3 in step for step in one.steps)]
         for found in (whole, some)
@@ -166,7 +113,7 @@ def test_an_expert_asked_about_easy_rows_only_is_not_taken_for_the_best():
     easy = X[:, 0] < 0.5
     partial = costs.copy()
     partial[~easy, 3] = np.nan
-    router = fitted((X, partial, answers), [1.0, 1.2, 10.0, 10.0], gate="counts", max_calls=1)
+    router = fitted((X, partial, answers), [1.0, 1.2, 10.0, 10.0], max_calls=1)
     single = {one.steps: one.cost for one in router.candidates_}
     search = router._search.try_steps(((3,),))[0]
     assert search.cost > partial[easy, 3].mean() + 0.02
@@ -177,8 +124,8 @@ def test_unknown_prices_are_the_mean_of_the_expert():
     X, costs, answers = outcomes()
     prices = np.tile(PRICES, (300, 1))
     prices[::4, 2] = np.nan
-    known = fitted((X, costs, answers), gate="counts")
-    found = fitted((X, costs, answers), prices, gate="counts")
+    known = fitted((X, costs, answers))
+    found = fitted((X, costs, answers), prices)
     assert [one[:2] for one in known.candidates_] == [one[:2] for one in found.candidates_]
 
 
@@ -186,8 +133,8 @@ def test_weights_are_copies_for_counts():
     X, costs, answers = outcomes(100)
     rows = np.r_[np.arange(100), np.arange(40)]
     weight = np.r_[np.full(40, 2.0), np.ones(60)]
-    router = CascadeRouter(gate="counts").fit(X, costs, weight, answers=answers, prices=PRICES)
-    whole = fitted((X[rows], costs[rows], answers.take(rows)), gate="counts")
+    router = CascadeRouter().fit(X, costs, weight, answers=answers, prices=PRICES)
+    whole = fitted((X[rows], costs[rows], answers.take(rows)))
     one, two = router.at(1.0), whole.at(1.0)
     assert_allclose(one.table.accuracy, two.table.accuracy)
 
@@ -206,7 +153,7 @@ def test_steps_may_be_given_by_index_or_name(given, steps):
 
     X, costs, answers = outcomes()
     frame = pd.DataFrame(costs, columns=list("abcd"))
-    router = CascadeRouter(steps=given, gate="counts")
+    router = CascadeRouter(steps=given)
     policy = router.fit(X, frame, answers=answers, prices=PRICES).policy_
     assert policy.steps == steps
 
@@ -252,9 +199,7 @@ def test_answers_that_never_agree_are_said():
 
 def test_costs_above_one_are_scaled():
     X, costs, answers = outcomes()
-    one, five = (
-        fitted((X, scale * costs, answers), scale * PRICES, gate="counts") for scale in (1.0, 5.0)
-    )
+    one, five = (fitted((X, scale * costs, answers), scale * PRICES) for scale in (1.0, 5.0))
     assert_allclose(
         [5 * c.cost for c in one.candidates_], [c.cost for c in five.candidates_], atol=1e-9
     )
@@ -263,7 +208,7 @@ def test_costs_above_one_are_scaled():
 
 def test_predict_gives_the_first_expert_of_the_first_step():
     X, costs, answers = outcomes()
-    router = fitted((X, costs, answers), price_weight=0.01, gate="counts")
+    router = fitted((X, costs, answers), price_weight=0.01)
     assert_array_equal(router.predict(X), router.policy_.steps[0][0])
 
 
@@ -274,24 +219,20 @@ def test_of_many_rows_a_sample_is_searched(monkeypatch):
     assert router.policy_.steps[0] == [0, 1]
 
 
-@pytest.mark.parametrize("gate", ["counts", "logistic"])
-def test_no_answer_is_never_accepted_before_the_last_step(gate):
+def test_no_answer_is_never_accepted_before_the_last_step():
     """Nobody is right: accepting at once is cheapest, also where there is no answer."""
     contents = [["1", "2"], [None, "2"]] * 60
     X, costs = np.zeros((120, 1)), np.ones((120, 2))
     with pytest.warns(DegenerateDataWarning):
-        router = fitted(
-            (X, costs, Answers.of(contents, "number")), [1.0, 1.0], steps=[0, 1], gate=gate
-        )
+        router = fitted((X, costs, Answers.of(contents, "number")), [1.0, 1.0], steps=[0, 1])
     for one in router.candidates_:
         assert router.policy_of(one).next(X[0], {0: None}) == Ask((1,))
 
 
-@pytest.mark.parametrize("gate", ["auto", "logistic"])
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_free_and_perfect_experts_are_one_step(gate):
+def test_free_and_perfect_experts_are_one_step():
     X, costs, answers = outcomes()
-    router = fitted((X, 0 * costs, answers), None, gate=gate)
+    router = fitted((X, 0 * costs, answers), None)
     assert router.candidates_[0].cost == 0
     assert len(router.policy_.order) == 1
 
@@ -303,8 +244,8 @@ def test_rows_without_weight_do_not_count(monkeypatch):
     for most in (20_000, 150):
         monkeypatch.setattr("mild.routers.cascade.MOST_ROWS", most)
         options = {"answers": answers, "prices": PRICES}
-        one = CascadeRouter(gate="logistic").fit(X, costs, weight, **options)
-        two = fitted((X[:150], costs[:150], own), gate="logistic")
+        one = CascadeRouter().fit(X, costs, weight, **options)
+        two = fitted((X[:150], costs[:150], own))
         assert [each[:4] for each in one.candidates_] == [each[:4] for each in two.candidates_]
 
 
@@ -315,58 +256,24 @@ def test_steps_of_experts_that_no_row_knows_together_are_refused():
         fitted((X, costs, answers), steps=[0, 1])
 
 
-def test_hard_rows_that_the_last_expert_does_not_answer_get_no_other_answer():
-    _, costs, _ = outcomes(100)
-    costs[:, 2] = 1.0
-    answers = Answers.of([["1", "1", None, "1"]] * 100, "number")
-    search = CascadeSearch(answers, costs, np.tile(PRICES, (100, 1)), np.ones(100))
-    plan = search.counts_plan(((0, 1), (2,)))
-    start = LateStart(np.ones(100, bool), 0.1)
-    (one, *_) = search.try_thresholds(replace(plan, start=start))
-    assert one.cost == 1.0
-    assert_allclose(one.paid, PRICES[2])
+def test_the_agreement_of_the_cheap_beats_the_strong_expert_at_its_price():
+    router = fitted(price_weight=0.02)
+    X, costs, answers = outcomes(seed=2)
+    alone = costs.mean(axis=0) + 0.02 * PRICES
+    assert loss(router, X, costs, answers, PRICES) < alone.min()
 
 
-@pytest.mark.parametrize("gate", ["logistic", "mild", "tdef"])
-def test_a_gate_is_not_learned_from_a_few_rows(gate):
-    X, costs, answers = outcomes(9)
-    with pytest.raises(InvalidInputError, match="at least 10 rows"):
-        fitted((X, costs, answers), gate=gate)
-
-
-def test_a_gate_never_trusts_an_answer_more_because_an_error_is_expected():
-    """Features that say nothing: what a fold expects is then the opposite of its own errors."""
-    for seed in range(12):
-        X, costs, answers = outcomes(200, seed)
-        router = fitted((np.zeros_like(X), costs, answers), gate="logistic")
-        gates = [one.gate for one in router.candidates_ if one.gate is not None]
-        assert all(gate[-2] <= 0 for gate in gates)
-
-
-def never_known_together(n=400):
+def test_experts_whose_costs_no_row_knows_together_are_not_combined():
     """Two cheap experts whose costs are known in one half of the rows, a dear one in the other half."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(n, 3))
-    costs = (rng.random((n, 3)) < [0.5, 0.3, 0.1]).astype(float)
-    costs[: n // 2, 2] = np.nan
-    costs[n // 2 :, :2] = np.nan
-    rows = rng.integers(3, size=(n, 3)).astype(str).astype(object)
+    X = rng.normal(size=(400, 3))
+    costs = (rng.random((400, 3)) < [0.5, 0.3, 0.1]).astype(float)
+    costs[:200, 2] = np.nan
+    costs[200:, :2] = np.nan
+    rows = rng.integers(3, size=(400, 3)).astype(str).astype(object)
     rows[np.isnan(costs)] = None
-    return X, costs, Answers.of(rows.tolist(), "number")
-
-
-@pytest.mark.parametrize("gate", ["auto", "logistic"])
-def test_a_gate_is_learned_where_not_all_experts_are_known_together(gate):
-    X, costs, answers = never_known_together()
-    router = CascadeRouter(gate=gate).fit(X, costs, answers=answers, prices=[0.01, 0.1, 1])
+    answers = Answers.of(rows.tolist(), "number")
+    router = CascadeRouter().fit(X, costs, answers=answers, prices=[0.01, 0.1, 1])
     for candidate in router.candidates_:
         experts = [expert for step in candidate.steps for expert in step]
         assert not {1, 2} <= set(experts)
-
-
-def test_a_gate_for_given_steps_needs_rows_that_know_all_experts():
-    X, costs, answers = never_known_together()
-    costs[0] = 0.0  # the only row that knows both
-    router = CascadeRouter(steps=[0, 2], gate="logistic")
-    with pytest.raises(InvalidInputError, match="know the costs of all their experts"):
-        router.fit(X, costs, answers=answers, prices=[0.01, 0.1, 1])

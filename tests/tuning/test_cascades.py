@@ -115,7 +115,7 @@ def test_of_two_cascades_the_share_of_each_is_said():
     ]
     assert first.startswith("70 % of the queries: the cascade asks ")
     assert second == "30 % of the queries: always strong."
-    alone = fitted_cascade(table, gate="counts")
+    alone = fitted_cascade(table)
     (sentence,) = describe_cascade(alone, task, None, None, "strong")["sentences"]
     assert sentence.startswith("The cascade asks ")
 
@@ -312,7 +312,7 @@ def test_a_cascade_does_not_depend_on_the_order_of_columns(by_loss):
 
 
 def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
-    """With a gate and a first step that depend on the query, saved and loaded."""
+    """Saved and loaded."""
     table, rng = table_of(), np.random.default_rng(0)
     order, places = np.array([1, 2, 0]), np.array([2, 0, 1])
     errors = rng.normal(scale=0.05, size=(3, 2)), np.array([0.1, 0.1, 0.02])
@@ -325,9 +325,6 @@ def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
         0.8,
         AgreementTable.of_rows(codes, scores, np.ones(300)),
         heads,
-        rng.normal(scale=0.1, size=7) + np.array([1, 0, 0, 0, 0, -5, 0]),
-        heads,
-        0.12,
     )
     X = rng.normal(size=(300, 2))
     first = fitted.run(X, table.answers.of_experts(order))

@@ -667,15 +667,6 @@ async def test_exploration_draws_one_expert_with_its_share():
     assert all(one.calls is None and one.expert == one.chosen for one in drawn)
 
 
-async def test_a_query_that_is_too_hard_starts_at_the_last_step():
-    heads = priced_router(NAMES, (0.9, 0.8, 0.1), (0, 0, 0)).policy
-    router = cascade_router(heads=heads, start_error=0.5)
-    async with cascading(["4", "4", "6"], router=router) as (g, ups):
-        found = await ask(g.port, chat())
-    assert found.headers["x-mild-path"] == "large"
-    assert asked(ups) == [0, 0, 1]
-
-
 async def test_metrics_count_dollars_by_the_expert_that_was_paid():
     async with cascading(["4", "4", "6"]) as (g, _):
         await ask(g.port, chat())
@@ -725,29 +716,6 @@ async def test_sessions_are_judged_request_by_request():
     assert [one.pinned_by for one in records] == [None, None]
 
 
-async def test_log_probabilities_reach_the_gate():
-    weights = np.zeros(7)
-    weights[4] = 1.0  # of the mean log-probability alone
-    router = cascade_router(gate=weights, threshold=0.4)
-
-    def sure(value):
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": "4"},
-            "finish_reason": "stop",
-        }
-        tokens = [{"token": "4", "logprob": value}, {"token": ".", "logprob": value}]
-        choice["logprobs"] = {"content": tokens}
-        return reply(200, json.dumps({"choices": [choice], "usage": USAGE}))
-
-    paths = []
-    for value in (-0.1, -3.0):
-        up = {name: {"script": [sure(value)]} for name in ("small", "medium")}
-        async with cascading(["4", "4", "6"], router=router, up=up) as (g, _):
-            paths.append((await ask(g.port, chat())).headers["x-mild-path"])
-    assert paths == ["small,medium", "small,medium>large"]
-
-
 async def test_an_answer_that_cannot_be_compared_may_still_be_given():
     """Its tool calls have no names: a plain request would have passed it on."""
     message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {}}]}
@@ -783,17 +751,6 @@ async def test_a_request_that_nobody_can_take_is_in_the_ledger(tmp_path):
     assert [one.outcome for one in found] == ["refused", "ok"]
     assert found[0].calls is None
     assert len(found[1].calls) == 2
-
-
-async def test_log_probabilities_that_are_no_numbers_are_left_out():
-    choice = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}
-    tokens = [{"logprob": value} for value in ("-0.1", None, [], 1e999, -0.5)]
-    choice["logprobs"] = {"content": tokens}
-    odd = reply(200, json.dumps({"choices": [choice], "usage": USAGE}).replace("Infinity", "1e999"))
-    async with cascading(["4", "4", "6"], up={"small": {"script": [odd]}}) as (g, _):
-        found = await ask(g.port, chat())
-    assert found.status == 200
-    assert found.headers["x-mild-path"] == "small,medium"
 
 
 async def test_long_reasoning_does_not_keep_an_answer_from_being_compared():

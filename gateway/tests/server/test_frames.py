@@ -72,6 +72,6 @@ async def test_a_cascade_goes_through_nine_of_our_functions_at_most(monkeypatch)
 
 
 async def test_the_last_step_of_a_cascade_goes_through_nine_of_our_functions_at_most(monkeypatch):
-    router = cascade_router(steps=((0,), (1,), (2,)), start_error=-1.0)
+    router = cascade_router(steps=((2,),))
     (frames, *_) = await frames_of(monkeypatch, router, chat())
     assert len(frames) <= MOST, frames

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mild.core.answers import Answer, answer_codes
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.answers import answer_codes
+from mild.core.arrays import IntArray
 from mild.policies import Accept, AgreementTable, Ask, CascadePolicy
 
 # Characters of an answer that are shown.
@@ -19,17 +18,16 @@ SHOWN = 60
 
 @dataclass(frozen=True)
 class CascadeStep:
-    """The answers after a step of a cascade, and what the gate makes of them."""
+    """The answers after a step of a cascade, and whether they are accepted."""
 
     asked: tuple[str, ...]  # experts of this step
     leading: str | None  # expert who gives the leading answer; None if there is no answer
     agreed: tuple[str, ...]  # experts asked so far that give it
     others: tuple[str, ...]  # experts asked so far that do not
     silent: tuple[str, ...]  # those of them that have no answer
-    probability: float  # that it is right, as the gate estimates
+    probability: float  # that it is right
     rows: float  # training rows in which the same experts agreed
-    # whether it is given, after the last step whatever the gate says; None if the gate must read it first
-    accepted: bool | None
+    accepted: bool  # whether it is given, after the last step in any case
     said: dict[str, Any] | None = None  # the answers so far; None where the step is only possible
 
     def sentence(self, threshold: float) -> str:
@@ -60,8 +58,6 @@ class CascadeStep:
     def _outcome_words(self, threshold: float) -> str:
         """How probable it is that the answer is right, and what follows from that."""
         chance = f"right with probability {self.probability:.4f}"
-        if self.accepted is None:
-            return f"{chance} before the gate reads the answer, which decides"
         needed = f"{chance}, {threshold:.4f} is needed"
         if not self.accepted:
             return f"{needed}; not accepted, the next step follows"
@@ -72,24 +68,15 @@ class CascadeStep:
 
 @dataclass(frozen=True)
 class CascadeReader:
-    """Tells, by the names of the experts, what a cascade does with one query.
-
-    ``x`` has the features (n_features,) of the query.
-    """
+    """Tells, by the names of the experts, what a cascade does with one query."""
 
     policy: CascadePolicy
     expert_names: Sequence[str]
-    x: FloatArray
-
-    @cached_property
-    def _first_number(self) -> int:
-        """Number of the step that the query begins with."""
-        return int(self.policy.first_steps(self.x[None])[0])
 
     @property
     def first_step(self) -> tuple[str, ...]:
         """Experts that are asked first, at the same time."""
-        return self._names(self.policy.steps[self._first_number])
+        return self._names(self.policy.steps[0])
 
     def path(self, answers: Mapping[int, Any]) -> tuple[tuple[CascadeStep, ...], tuple[str, ...]]:
         """The steps whose answers are known, and the experts to ask next.
@@ -98,13 +85,13 @@ class CascadeReader:
         """
         steps: list[CascadeStep] = []
         known_answers: dict[int, Any] = {}
-        for experts in self.policy.steps[self._first_number :]:
+        for experts in self.policy.steps:
             missing = [expert for expert in experts if expert not in answers]
             if missing:
                 return tuple(steps), self._names(missing)
             for expert in experts:
                 known_answers[expert] = answers[expert]
-            outcome = self.policy.next(self.x, known_answers)
+            outcome = self.policy.next(None, known_answers)
             steps.append(self._step_after(experts, known_answers, outcome))
             if isinstance(outcome, Accept):
                 break
@@ -128,23 +115,16 @@ class CascadeReader:
         return tuple(name for name in self._names(answers) if name not in read)
 
     def possible_steps(self) -> tuple[CascadeStep, ...]:
-        """What may follow the first step, by who agrees, the most frequent first.
-
-        Probabilities are those of the agreement, before a gate reads the answers themselves.
-        """
-        experts = self.policy.steps[self._first_number]
-        is_last = self._first_number == len(self.policy.steps) - 1
+        """What may follow the first step, by who agrees, the most frequent first."""
+        experts = self.policy.steps[0]
+        is_last = len(self.policy.steps) == 1
         table = self._table_of(experts)
         # In the table, codes of answers are numbered from 1.
         patterns = table.groups[np.argsort(-table.counts, kind="stable")] - 1
         leading_columns, scores = table.leading(patterns)
         steps = []
         for codes, column, score in zip(patterns, leading_columns, scores, strict=True):
-            accepted = None
-            if is_last:
-                accepted = True
-            elif self.policy.gate is None:
-                accepted = bool(score >= self.policy.threshold)
+            accepted = is_last or bool(score >= self.policy.threshold)
             lead = Accept(experts[column], float(score))
             steps.append(self._step(experts, experts, codes, lead, accepted))
         return tuple(steps)
@@ -156,18 +136,13 @@ class CascadeReader:
 
         ``outcome`` is what the cascade does then.
         """
-        contents = {}
-        for expert, answer in answers.items():
-            contents[expert] = answer
-            if isinstance(answer, Answer):
-                contents[expert] = answer.content
-        codes = answer_codes([list(contents.values())], self.policy.answer_kind)[0]
+        codes = answer_codes([list(answers.values())], self.policy.answer_kind)[0]
         if isinstance(outcome, Accept):
             lead = outcome
         else:
-            lead = self.policy.leading(self.x, answers)
-        said = {self.expert_names[expert]: content for expert, content in contents.items()}
-        return self._step(experts, list(contents), codes, lead, isinstance(outcome, Accept), said)
+            lead = self.policy.leading(None, answers)
+        said = {self.expert_names[expert]: content for expert, content in answers.items()}
+        return self._step(experts, list(answers), codes, lead, isinstance(outcome, Accept), said)
 
     def _step(
         self,
@@ -175,7 +150,7 @@ class CascadeReader:
         asked_so_far: Sequence[int],
         codes: IntArray,
         lead: Accept,
-        accepted: bool | None,
+        accepted: bool,
         said: dict[str, Any] | None = None,
     ) -> CascadeStep:
         """The step that asks ``experts``, after answers with these codes of all who have been asked.

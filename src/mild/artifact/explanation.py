@@ -302,7 +302,7 @@ def explain(
     if cascade is not None:
         # Of a mix, the policy is the one that is drawn.
         (cascade_policy,) = cascade.cascades
-        reader = CascadeReader(cascade_policy, expert_names, X[0])
+        reader = CascadeReader(cascade_policy, expert_names)
         return _with_path(figures, reader, answers or {}, max_evidence)
 
     values = decisions.values[0]

@@ -73,24 +73,15 @@ def _mix_facts(router: RouterParts) -> dict[str, str]:
 
 
 def _cascade_facts(policy: Policy, expert_names: Sequence[str]) -> dict[str, str]:
-    """The steps of a cascade, its gate, and how it compares answers."""
+    """The steps of a cascade, and how it compares answers."""
     cascade = cascade_of(policy)
     if cascade is None:
         return {}
     facts = {}
     if mix_of(policy) is None:
         facts["cascade"] = cascade_words(cascade.cascades[0], expert_names)
-    gates = [_gate_words(part) for part in cascade.cascades]
-    facts["gate"] = " and ".join(dict.fromkeys(gates))
     facts["answers"] = f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}"
     return facts
-
-
-def _gate_words(cascade: CascadePolicy) -> str:
-    """What the gate of a cascade judges an answer by."""
-    if cascade.gate is None:
-        return "counts of agreement"
-    return "linear"
 
 
 def _settings_of(policy: Policy) -> dict[str, Any]:
@@ -207,12 +198,6 @@ def cascade_words(cascade: CascadePolicy, expert_names: Sequence[str]) -> str:
         else:
             phrases.append("accepts the leading answer likewise")
         phrases.append(f"else asks {names}")
-    if cascade.start_error is not None:
-        first_experts = " and ".join(expert_names[expert] for expert in cascade.steps[0])
-        phrases.append(
-            f"begins with {step_names[-1]} if an error above {cascade.start_error:.4g} is expected of "
-            f"{first_experts}"
-        )
     return "; ".join(phrases)
 
 

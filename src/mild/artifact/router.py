@@ -265,8 +265,8 @@ class Router(RouterParts):
         query : str or array-like of shape (n_features,)
             A text, or a vector for a router that was fitted on vectors or numbers.
         answers : dict
-            The answers so far, by expert: texts, tool calls as JSON, ``mild.core.answers.Answer`` with a
-            log-probability, or None for an expert that failed.
+            The answers so far, by expert: texts, tool calls as JSON, or None for an expert that
+            failed.
 
         Returns
         -------

@@ -174,9 +174,6 @@ finite = rule(
 )
 flag = rule("be true or false", lambda value: type(value) is bool)
 amount = rule("be finite and non-negative", is_amount)
-amount_or_null = rule(
-    "be finite and non-negative, or null", lambda value: value is None or is_amount(value)
-)
 probability = rule("be a number in [0, 1]", lambda value: is_amount(value) and value <= 1)
 share = rule("be a number between 0 and 1", lambda value: is_amount(value) and 0 < value < 1)
 salt = rule(

@@ -14,7 +14,6 @@ from mild.artifact.rules import (
     MAX_ASKED,
     Rule,
     amount,
-    amount_or_null,
     check_names,
     check_values,
     choice,
@@ -37,14 +36,14 @@ from mild.artifact.rules import (
     text_or_null,
     width,
 )
-from mild.core.answers import KINDS, SIGNALS
+from mild.core.answers import KINDS
 from mild.core.decisions import DECISIONS
 from mild.errors import RouterFileError, count_noun
 from mild.features import CombinedFeatures, OnnxFeatures
 from mild.features.encoder import POOLINGS
 from mild.features.hashing import VERSION
 from mild.features.terms import NUMBER_NAMES
-from mild.policies import POLICIES, READINGS
+from mild.policies import READINGS
 from mild.policies.cascade import answer_groups
 
 # Prefix of the text features' tensors among those of the router.
@@ -292,7 +291,7 @@ def check_policy(
         for part in parts:
             part.check(sizes, inside=kind)
     if kind == "cascade":
-        _check_cascade(settings, tensors, heads=parts[1:])
+        _check_agreement(tensors)
     if kind == "mix":
         _check_mix(parts)
     if kind == "deferral":
@@ -347,21 +346,6 @@ def _check_mix(parts: Sequence[PolicyPart]) -> None:
             "setting parts of a mix must be two cascades that compare answers alike, or two policies "
             f"without answers; got answer kinds {answer_kinds}."
         )
-
-
-def _check_cascade(
-    settings: Mapping[str, Any], tensors: Tensors, heads: Sequence[PolicyPart]
-) -> None:
-    """Refuse a table of agreement that no rows have, and heads that cannot be used."""
-    _check_agreement(tensors)
-    if settings["start_error"] is not None and not heads:
-        raise RouterFileError(
-            "setting start_error must be null, because there are no heads for errors."
-        )
-    for head in heads:
-        if not POLICIES[head.kind].from_state(head.settings, head.tensors).has_errors:
-            rule = f"must have a head for errors; got {head.kind!r}"
-            raise RouterFileError(f"router {head.prefix!r} {rule}.")
 
 
 def _check_agreement(tensors: Tensors) -> None:
@@ -521,11 +505,9 @@ def _deferral_tensors(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _agreement_tensors(settings: dict[str, Any]) -> dict[str, str]:
-    """The table of agreement of the experts that are asked, and the gate."""
+    """The table of agreement of the experts that are asked."""
     n_asked = sum(len(step) for step in settings["steps"])
-    shapes = {name: shape.format(n_asked) for name, shape in AGREEMENT.items()}
-    shapes["gate"] = f"{len(SIGNALS) + 3}, optional"
-    return shapes
+    return {name: shape.format(n_asked) for name, shape in AGREEMENT.items()}
 
 
 def _static_tensors(settings: dict[str, Any]) -> dict[str, str]:
@@ -587,10 +569,9 @@ POLICY_SCHEMAS = {
         | RANKS,
     ),
     "cascade": Schema(
-        {"answer_kind": choice(KINDS), "steps": steps, "threshold": probability}
-        | {"start_error": amount_or_null},
+        {"answer_kind": choice(KINDS), "steps": steps, "threshold": probability},
         _agreement_tensors,
-        n_parts=(1, 2),
+        n_parts=(1, 1),
     ),
     "standardized": Schema(
         {}, {"mean": "n_features", "scale": "n_features, positive"}, n_parts=(1, 1)

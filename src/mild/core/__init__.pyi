@@ -1,6 +1,5 @@
 """The mathematics, and what the gateway uses of its tools; each name once."""
 
-from mild.core.answers import Answer as Answer
 from mild.core.answers import canonical_answer as canonical_answer
 from mild.core.answers import detect_kind as detect_kind
 from mild.core.arrays import BoolArray as BoolArray

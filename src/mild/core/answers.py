@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,17 +59,6 @@ _LETTER = re.compile(r"[\[(\"'`*]*[A-Ja-j][\])\"'`*.:]*")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
 # Dots and dashes, and invisible letters and symbols: Hangul fillers, and the blank of Braille.
 _FILLERS = ".\u2026-\u2013\u2014\u115f\u1160\u2800\u3164\uffa0"
-
-
-#: Features of an answer that do not depend on what it says.
-SIGNALS = ("length", "refusal", "malformed", "log_probability")
-# Words of a refusal; a text with them may still be an answer.
-_REFUSAL = re.compile(
-    r"\b(i(?:'m| am) (?:sorry|unable|not able)|i (?:can(?:no|')t|won't|do(?:n't| not) know)|as an ai\b)",
-    re.IGNORECASE,
-)
-
-
 # A short text that begins like this is a refusal and nothing else.
 _LONGEST_REFUSAL = 300
 _APOLOGY = r"(?:(?:i am|i'm) (?:(?:very|so|really) )?sorry|sorry|unfortunately|i apologi[sz]e|my apologies)"
@@ -86,43 +75,21 @@ _ONLY_REFUSAL = re.compile(
 )
 
 
-class Answer(NamedTuple):
-    """What an expert answered: a text, a number, a tool call or any other JSON value."""
-
-    content: Any
-    log_probability: float | None = None  # mean over its tokens, where the endpoint gives it
-
-    @classmethod
-    def of(cls, value: Any) -> Answer:
-        """The value itself if it is an ``Answer``, otherwise an answer with that content."""
-        if isinstance(value, Answer):
-            return value
-        return cls(value)
-
-
 @dataclass(frozen=True, eq=False)
 class Answers:
     """Answers of p experts to n queries, ready to be compared."""
 
     kind: str  # how they were compared, one of KINDS
     codes: IntArray  # (n, p) equal ones in a row agree; -1 where there is no answer
-    signals: FloatArray  # (n, p, len(SIGNALS)); 0 where nothing is known
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Any]], kind: str) -> Self:
-        """From rows of contents, of ``Answer``, or None for no answer.
+        """From rows of what the experts said, None for no answer.
 
-        >>> Answers.of([["4", Answer("4.0"), None]], "number").codes
+        >>> Answers.of([["4", "4.0", None]], "number").codes
         array([[ 0,  0, -1]])
         """
-        contents = []
-        for row in rows:
-            contents.append([Answer.of(value).content for value in row])
-        codes = answer_codes(contents, kind)
-        signals = np.zeros((*codes.shape, len(SIGNALS)))
-        for i, k in np.argwhere(codes >= 0).tolist():
-            signals[i, k] = _signals(Answer.of(rows[i][k]), kind)
-        return cls(kind, codes, signals)
+        return cls(kind, answer_codes(rows, kind))
 
     @property
     def ever_agree(self) -> bool:
@@ -134,25 +101,12 @@ class Answers:
 
     def take(self, rows: Any) -> Answers:
         """The answers of some of the rows."""
-        return Answers(self.kind, self.codes[rows], self.signals[rows])
+        return Answers(self.kind, self.codes[rows])
 
     def of_experts(self, experts: Sequence[int]) -> Answers:
         """The answers of some experts, in this order."""
         columns = list(experts)
-        return Answers(self.kind, self.codes[:, columns], self.signals[:, columns])
-
-
-def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
-    """Return the values of ``SIGNALS`` for an answer."""
-    text = answer.content
-    if not isinstance(text, str):
-        text = _as_json(text)
-    is_malformed = kind == "json" and not _is_json(text)
-    refuses = _REFUSAL.search(text[:200]) is not None
-    log_probability = answer.log_probability
-    if log_probability is None or not math.isfinite(log_probability):
-        log_probability = 0.0
-    return math.log1p(len(text)), float(refuses), float(is_malformed), log_probability
+        return Answers(self.kind, self.codes[:, columns])
 
 
 def is_refusal(text: str) -> bool:

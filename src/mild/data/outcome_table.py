@@ -228,7 +228,7 @@ class Outcomes:
 
     @cached_property
     def answers(self) -> Answers | None:
-        """What the experts answered, from columns ``answer__<expert>`` and ``logprob__<expert>``.
+        """What the experts answered, from columns ``answer__<expert>``.
 
         An expert without a column has no answers; None if nobody answered anything.
         """
@@ -237,11 +237,6 @@ class Outcomes:
         answers = Answers.of(self._answer_rows(), self.kind_of_answers())
         if not (answers.codes >= 0).any():
             return None
-        for index, name in enumerate(self.experts):
-            if LOGPROB + name in self.columns.column_names:
-                logprobs = numbers(LOGPROB + name, self.columns[LOGPROB + name])
-                has_logprob = (answers.codes[:, index] >= 0) & np.isfinite(logprobs)
-                answers.signals[:, index, -1] = np.where(has_logprob, logprobs, 0.0)
         return answers
 
     def kind_of_answers(self) -> str:

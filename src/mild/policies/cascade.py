@@ -40,7 +40,7 @@ class Accept(NamedTuple):
     """Give the answer of this expert."""
 
     expert: int
-    probability: float  # that it is right, as the gate estimates
+    probability: float  # that it is right, as agreement on past rows tells
 
 
 class CascadeRun(NamedTuple):
@@ -49,7 +49,7 @@ class CascadeRun(NamedTuple):
     steps: list[list[int]]  # experts of each step of the cascade
     accepted_step: IntArray  # (n,) number of the step whose answer is accepted, from 0
     expert: IntArray  # (n,) expert whose answer is given
-    probability: FloatArray  # (n,) that it is right, as the gate estimates
+    probability: FloatArray  # (n,) that it is right, as agreement on past rows tells
     asked: BoolArray  # (n, n_experts) which experts were asked
     # (n,) whether the second cascade of a mix ran; None without a mix
     is_second: BoolArray | None = None
@@ -221,14 +221,7 @@ class CascadePolicy(Policy, kind="cascade"):
     leading one. Without answers, as in ``predict``, the decision is the first expert of the first step.
     ``direct`` decides without answers, for callers who want one expert only.
 
-    The probability that the leading answer is right is that of the agreement table. With a ``gate``, its
-    log-odds are corrected by the signals of the leading answer, and by the error that ``heads`` expect of
-    its expert from the query::
-
-        gate[0] * log-odds + gate[1:-2] @ signals + gate[-2] * error + gate[-1]
-
-    Where ``heads`` expect an error above ``start_error`` of every expert of the first step, the cascade
-    goes straight to its last step.
+    The probability that the leading answer is right is that of the agreement table.
     """
 
     answer_kind: str  # how answers are compared
@@ -236,9 +229,6 @@ class CascadePolicy(Policy, kind="cascade"):
     threshold: float  # probability from which an answer is accepted
     table: AgreementTable  # of the experts of all steps, in their order
     direct: Policy
-    gate: FloatArray | None = None  # (len(SIGNALS) + 3,)
-    heads: Policy | None = None  # expected errors from the query
-    start_error: float | None = None
 
     def __post_init__(self) -> None:
         if self.direct.n_columns != self.direct.n_features:
@@ -261,26 +251,22 @@ class CascadePolicy(Policy, kind="cascade"):
         return self
 
     def next(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Ask | Accept:
-        """What to do after these answers, by expert, to a query with features x (n_features,).
+        """What to do after these answers, by expert; a mix needs the features x of the query for its draw.
 
-        An answer is an ``Answer`` or its content; None for an expert that failed or has no answer.
+        An answer is what an expert said; None for an expert that failed or has no answer.
         """
-        errors = self._errors(x)
-        first_step = 0
-        if errors is not None:
-            first_step = int(self._first_steps(errors)[0])
         asked: list[int] = []
         missing: tuple[int, ...] = ()
-        for step in self.steps[first_step:]:
+        for step in self.steps:
             missing = tuple(expert for expert in step if expert not in answers)
             if missing:
                 break
             asked += step
         if not missing:
             # The last step has been asked: its answer is given.
-            return self._accepted(errors, asked, answers, is_last=True)
+            return self._accepted(asked, answers, is_last=True)
         if asked:
-            accepted = self._accepted(errors, asked, answers)
+            accepted = self._accepted(asked, answers)
             if accepted.probability >= self.threshold:
                 return accepted
         return Ask(missing)
@@ -288,21 +274,17 @@ class CascadePolicy(Policy, kind="cascade"):
     def leading(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Accept:
         """The leading one of these answers, by expert; its probability is 0 if there is none."""
         answering = [expert for expert in self.order if expert in answers]
-        return self._accepted(self._errors(x), answering, answers)
+        return self._accepted(answering, answers)
 
     def _accepted(
-        self,
-        errors: FloatArray | None,
-        experts: list[int],
-        answers: Mapping[int, Any],
-        is_last: bool = False,
+        self, experts: list[int], answers: Mapping[int, Any], is_last: bool = False
     ) -> Accept:
         """The answer to give after these experts were asked; the last expert's if nobody was asked."""
         if not experts:
             return Accept(self.order[-1], 0.0)
         contents = [answers[expert] for expert in experts]
         row = Answers.of([contents], self.answer_kind)
-        expert, probability = self._judge(experts, row, errors, is_last)
+        expert, probability = self._judge(experts, row, is_last)
         return Accept(int(expert[0]), float(probability[0]))
 
     def run(self, X: Any, answers: Answers) -> CascadeRun:
@@ -316,49 +298,23 @@ class CascadePolicy(Policy, kind="cascade"):
             probability=np.zeros(n_rows),
             asked=np.zeros((n_rows, self.n_experts), bool),
         )
-        errors = None
-        first_steps = np.zeros(n_rows, np.intp)
-        if self.heads is not None:
-            errors = self.heads.expected_errors(X)
-            first_steps = self._first_steps(errors)
-        for first_step in np.unique(first_steps):
-            rows = np.flatnonzero(first_steps == first_step)
-            self._run_steps(range(first_step, last_step + 1), rows, answers, errors, run)
-        return run
-
-    def _run_steps(
-        self,
-        steps: range,
-        rows: IntArray,
-        answers: Answers,
-        errors: FloatArray | None,
-        run: CascadeRun,
-    ) -> None:
-        """Write to ``run`` what these steps do with some of the rows."""
+        rows = np.arange(n_rows)
         experts: list[int] = []
-        for number in steps:
-            experts += self.steps[number]
-            run.asked[rows[:, None], self.steps[number]] = True
-            row_errors = None
-            if errors is not None:
-                row_errors = errors[rows]
+        for number, step in enumerate(self.steps):
+            experts += step
+            run.asked[rows[:, None], step] = True
             row_answers = answers.take(rows).of_experts(experts)
-            expert, probability = self._judge(experts, row_answers, row_errors, number == steps[-1])
+            expert, probability = self._judge(experts, row_answers, number == last_step)
             run.expert[rows] = expert
             run.probability[rows] = probability
             is_accepted = probability >= self.threshold
             run.accepted_step[rows[is_accepted]] = number
             rows = rows[~is_accepted]
-
-    def first_steps(self, X: Any) -> IntArray:
-        """The step (n,) that each query begins with: 0, or the last."""
-        if self.start_error is None or self.heads is None:
-            return np.zeros(X.shape[0], np.intp)
-        return self._first_steps(self.heads.expected_errors(X))
+        return run
 
     def first_asked(self, X: Any) -> list[list[int]]:
         """Experts that are asked first, at the same time, for each input."""
-        return [self.steps[number] for number in self.first_steps(X).tolist()]
+        return [self.steps[0]] * X.shape[0]
 
     def with_direct(self, direct: Policy) -> CascadePolicy:
         """The cascade with another policy that decides without answers."""
@@ -368,48 +324,24 @@ class CascadePolicy(Policy, kind="cascade"):
         """The cascade that compares answers of another kind."""
         return replace(self, answer_kind=kind)
 
-    def _first_steps(self, errors: FloatArray) -> IntArray:
-        """The step (n,) that each query begins with, by its expected errors (n, n_experts)."""
-        if self.start_error is None:
-            return np.zeros(len(errors), np.intp)
-        is_hard = errors[:, self.steps[0]].min(axis=1) > self.start_error
-        return np.where(is_hard, len(self.steps) - 1, 0)
-
-    def _errors(self, x: FloatArray | None) -> FloatArray | None:
-        """Expected errors (1, n_experts) of a query, if the cascade needs them."""
-        if self.heads is None:
-            return None
-        if x is None:
-            raise UnsupportedError("this cascade needs the features of the query; got none.")
-        return self.heads.expected_errors(x[None])
-
-    def _judge(
-        self, experts: list[int], answers: Answers, errors: FloatArray | None, is_last: bool
-    ) -> Lead:
+    def _judge(self, experts: list[int], answers: Answers, is_last: bool) -> Lead:
         """Expert (n,) with the leading of these experts' answers, and the probability that it is right.
 
         After the last step, it is the last expert unless that has no answer.
         """
         codes = answers.codes
-        rows = np.arange(len(codes))
         position, probability = self._estimate(tuple(experts), codes, is_last)
         expert = np.array(experts)[position]
-        is_silent = codes[rows, position] < 0
-        if self.gate is not None:
-            expected_error = np.zeros(len(rows))
-            if errors is not None:
-                expected_error = errors[rows, expert]
-            inputs = gate_inputs(probability, answers.signals[rows, position], expected_error)
-            probability = np.where(is_silent, 0.0, gate_values(inputs, self.gate))
+        is_silent = codes[np.arange(len(codes)), position] < 0
         if is_last and len(experts) > 1 and is_silent.any():
             earlier_answers = answers.of_experts(range(len(experts) - 1))
-            earlier_lead = self._judge(experts[:-1], earlier_answers, errors, False)
+            earlier_lead = self._judge(experts[:-1], earlier_answers, False)
             expert = np.where(is_silent, earlier_lead[0], expert)
             probability = np.where(is_silent, earlier_lead[1], probability)
         return expert, probability
 
     def _estimate(self, experts: tuple[int, ...], codes: IntArray, is_last: bool) -> Lead:
-        """As ``_judge`` without a gate, by position in the experts; that of a single row is remembered."""
+        """As ``_judge``, by position in the experts; that of a single row is remembered."""
         if len(codes) != 1:
             return self._estimate_by_table(experts, codes, is_last)
         key = (experts, is_last, tuple(codes[0].tolist()))
@@ -432,13 +364,9 @@ class CascadePolicy(Policy, kind="cascade"):
     def decision_function(self, X: Any) -> FloatArray:
         """Minus the place (n, n_experts) of each expert in the order in which they are asked."""
         never_asked = [expert for expert in range(self.n_experts) if expert not in self.order]
-        n_steps = len(self.steps)
-        places = np.empty((n_steps, self.n_experts), np.float32)
-        for first_step in range(n_steps):
-            steps = [*self.steps[first_step:], *self.steps[:first_step], never_asked]
-            order = [expert for step in steps for expert in step]
-            places[first_step, order] = range(self.n_experts)
-        return -places[self.first_steps(X)]
+        places = np.empty(self.n_experts, np.float32)
+        places[[*self.order, *never_asked]] = range(self.n_experts)
+        return np.tile(-places, (X.shape[0], 1))
 
     def decide(self, X: Any) -> Decisions:
         """The first expert of the first step; shares and costs of each expert are those of ``direct``."""
@@ -456,8 +384,7 @@ class CascadePolicy(Policy, kind="cascade"):
         return self.direct.expected_costs(X)
 
     def predict(self, X: Any) -> IntArray:
-        first_experts = np.array([step[0] for step in self.steps])
-        return first_experts[self.first_steps(X)]
+        return np.full(X.shape[0], self.order[0], np.intp)
 
     def with_decision(self, rule: str) -> Policy:
         raise only_direct("the decision rule", "decision")
@@ -498,12 +425,7 @@ class CascadePolicy(Policy, kind="cascade"):
             left = [new_index[expert] for expert in step if expert in new_index]
             if left:
                 steps.append(left)
-        heads = self.heads
-        if heads is not None:
-            heads = heads.with_experts(experts)
-        return replace(
-            self, steps=steps, table=self.table.of_experts(places), direct=direct, heads=heads
-        )
+        return replace(self, steps=steps, table=self.table.of_experts(places), direct=direct)
 
     @property
     def ranks(self) -> IntArray | None:
@@ -523,17 +445,11 @@ class CascadePolicy(Policy, kind="cascade"):
             "sums": self.table.sums,
             "accuracy": self.table.accuracy,
         }
-        if self.gate is not None:
-            tensors["gate"] = self.gate
-        policies = [self.direct]
-        if self.heads is not None:
-            policies.append(self.heads)
-        nested_settings, all_tensors = nested(policies, **tensors)
+        nested_settings, all_tensors = nested([self.direct], **tensors)
         settings = {
             "answer_kind": self.answer_kind,
             "steps": self.steps,
             "threshold": float(self.threshold),
-            "start_error": self.start_error,
         }
         return {**settings, **nested_settings}, all_tensors
 
@@ -545,20 +461,8 @@ class CascadePolicy(Policy, kind="cascade"):
             sums=tensors["sums"],
             accuracy=tensors["accuracy"],
         )
-        heads = None
-        policies = unnested(settings, tensors)
-        if len(policies) > 1:
-            heads = policies[1]
-        return cls(
-            settings["answer_kind"],
-            settings["steps"],
-            settings["threshold"],
-            table,
-            policies[0],
-            gate=tensors.get("gate"),
-            heads=heads,
-            start_error=settings["start_error"],
-        )
+        (direct,) = unnested(settings, tensors)
+        return cls(settings["answer_kind"], settings["steps"], settings["threshold"], table, direct)
 
 
 def only_direct(setting: str, parameter: str) -> UnsupportedError:
@@ -568,15 +472,3 @@ def only_direct(setting: str, parameter: str) -> UnsupportedError:
         "fit it again, or use its router without answers (router.direct).",
         parameter=parameter,
     )
-
-
-def gate_inputs(score: FloatArray, signals: FloatArray, errors: FloatArray) -> FloatArray:
-    """Inputs (n, len(SIGNALS) + 3) of a gate: log-odds of the agreement, signals, expected error, 1."""
-    inside = np.clip(score, 1e-6, 1 - 1e-6)
-    return np.column_stack([np.log(inside / (1 - inside)), signals, errors, np.ones(len(score))])
-
-
-def gate_values(inputs: FloatArray, gate: FloatArray) -> FloatArray:
-    """Probabilities (n,) that answers are right, by a gate."""
-    values: FloatArray = np.exp(-np.logaddexp(0.0, -(inputs @ gate)))
-    return values

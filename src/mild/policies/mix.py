@@ -321,16 +321,8 @@ class MixPolicy(Policy, kind="mix"):
 
     def first_asked(self, X: Any) -> list[list[int]]:
         """Experts that are asked first, at the same time, for each input."""
-        is_second = self.is_second(X)
         first, second = self.cascades
-        inputs = X[:, : self.n_features]
-        steps_of_first = iter(first.first_asked(inputs[~is_second]))
-        steps_of_second = iter(second.first_asked(inputs[is_second]))
-        asked = []
-        for by_second in is_second:
-            steps = steps_of_second if by_second else steps_of_first
-            asked.append(next(steps))
-        return asked
+        return [second.steps[0] if by_second else first.steps[0] for by_second in self.is_second(X)]
 
     def run(self, X: Any, answers: Answers) -> CascadeRun:
         """What the cascades do with rows whose answers (n, n_experts) are known.

@@ -1,10 +1,10 @@
 """Cascades that read answers: which experts to ask, in which order, and when to accept.
 
 A cascade asks its experts in *steps*, one or several experts at a time. After a step the experts that were
-asked may disagree; the *leading answer* is the one that is most likely to be right. A *gate* estimates this
-probability, from past rows with the same pattern of agreement (an ``AgreementTable``), or by a linear
-function that was learned. If the probability reaches the cascade's *threshold*, the answer is accepted;
-otherwise the next step is asked. After the last step there is nothing left to decide.
+asked may disagree; the *leading answer* is the one that is most likely to be right. This probability is
+that of past rows with the same pattern of agreement (an ``AgreementTable``). If it reaches the cascade's
+*threshold*, the answer is accepted; otherwise the next step is asked. After the last step there is nothing
+left to decide.
 
 ``CascadeSearch`` tries many steps and thresholds on training rows. A row must not be judged by an estimate
 that it has contributed to, so what is expected of it always comes from the other rows.
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from mild.core.answers import Answers
@@ -36,11 +35,10 @@ from mild.core.rounding import OUTCOME_TOLERANCE, first_smallest, tie_ranks
 from mild.errors import DegenerateDataWarning, check_constructor
 from mild.metrics.rows import row_weights
 from mild.policies import CascadePolicy, ConstantPolicy, Policy
-from mild.policies.cascade import UNKNOWN, AgreementTable, gate_inputs, gate_values
-from mild.routers.base import BaseRouter, unwarned
+from mild.policies.cascade import UNKNOWN, AgreementTable
+from mild.routers.base import BaseRouter
 from mild.routers.baselines import mean_costs
-from mild.routers.cost_models import fit_heads, known_weights, logistic_heads, same_features
-from mild.routers.linear import LinearRouter
+from mild.routers.cost_models import known_weights
 
 # The search uses at most this many rows, and a random sample where there are more.
 MOST_ROWS = 20_000
@@ -51,19 +49,6 @@ KEPT = 8
 LEVELS = 12
 # At most this many thresholds are tried for one sequence of steps.
 MOST_THRESHOLDS = 24
-# For a learned gate, pairs of this many single experts are tried: a cheap one, then a better one.
-MOST_SINGLE = 6
-# "auto" learns a gate from at least this many rows, if each expert's cost is known in LEAST_KNOWN of them.
-LEAST_ROWS = 100
-LEAST_KNOWN = 10
-# Number of folds on which a learned gate is judged.
-FOLDS = 5
-# Strength of the penalty of a learned gate.
-GATE_ALPHA = 1e-3
-# The share of the loss that a learned gate, or a late start, must save to be used.
-WORTH = 0.03
-# Shares of the rows that are not too hard for the first step.
-START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
 # Differences between costs that are only rounding.
 ROUNDING = OUTCOME_TOLERANCE
 # Rows with the same value may differ by rounding, and a threshold must not divide them. So it lies below
@@ -72,7 +57,6 @@ SLACK = 1e-5
 
 # The experts of each step, by index: ((0, 1), (2,)) asks 0 and 1 together, and then perhaps 2.
 Steps = tuple[tuple[int, ...], ...]
-Folds = Sequence[tuple[IntArray, IntArray]]
 
 
 class CascadeCandidate(NamedTuple):
@@ -82,50 +66,13 @@ class CascadeCandidate(NamedTuple):
     threshold: float  # the least probability with which an answer is accepted
     cost: float  # mean cost of the answers that were given
     paid: float  # mean price of all experts that were asked
-    gate: tuple[float, ...] | None = None  # coefficients of a learned gate; None for counts
-    start_error: float | None = (
-        None  # expected error above which a row goes to the last step at once
-    )
 
 
 class LeadingAnswers(NamedTuple):
     """The leading answer of n rows, after some experts were asked."""
 
-    expert: IntArray  # (n,) the expert that gave it
     score: FloatArray  # (n,) how good it is: 1 for a right answer
     expected: FloatArray  # (n,) estimate of the score, which the row itself had no part in
-
-
-@dataclass(frozen=True, eq=False)
-class LateStart:
-    """Skip all steps but the last one for rows that are too hard for the first step.
-
-    Attributes
-    ----------
-    is_hard : (n,) array, whether even the best expert of the first step is expected to err too often
-    error : the expected error above which a row is hard
-    """
-
-    is_hard: BoolArray
-    error: float
-
-
-@dataclass(frozen=True, eq=False)
-class CascadePlan:
-    """Steps and a gate, but no threshold yet: a plan with a threshold is a ``CascadeCandidate``.
-
-    Attributes
-    ----------
-    steps : the experts of each step
-    leading : the leading answers after each step but the last, with the scores that the gate expects
-    gate : coefficients of a learned gate; None for a gate that counts past rows
-    start : which rows skip all steps but the last; None if no row does
-    """
-
-    steps: Steps
-    leading: Sequence[LeadingAnswers]
-    gate: FloatArray | None = None
-    start: LateStart | None = None
 
 
 def _order(steps: Steps) -> tuple[int, ...]:
@@ -141,10 +88,11 @@ def _order(steps: Steps) -> tuple[int, ...]:
 class CascadeRouter(BaseRouter):
     """Asks experts in steps and reads their answers: accepts the leading one, or asks further experts.
 
-    The steps and the threshold of the gate minimise the mean cost of the given answer plus
-    ``price_weight`` times the prices of all experts that were asked. The gate estimates the probability
-    that the leading answer is right from who gives it and who disagrees. Every row is left out of its own
-    estimate. Where no answers exist, as in ``predict``, the first expert of the first step is given.
+    The steps and the threshold minimise the mean cost of the given answer plus ``price_weight`` times the
+    prices of all experts that were asked. The probability that the leading answer is right is estimated
+    from who gives it and who disagrees, by counts of past rows with the same pattern of agreement. Every
+    row is left out of its own estimate. Where no answers exist, as in ``predict``, the first expert of the
+    first step is given.
 
     Parameters
     ----------
@@ -155,21 +103,11 @@ class CascadeRouter(BaseRouter):
     steps : sequence, default=None
         Steps, each an expert or a list of experts that are asked together, by index or name; None to
         search them.
-    gate : {"auto", "counts", "logistic", "mild", "tdef"}, default="auto"
-        What the probability is learned by: "counts" of past rows with the same pattern of agreement; or a
-        linear function of these, of what the answer looks like and of the error expected from X, trained by
-        "logistic" regression or by MILD's or TDEF's loss for accepting or going on ("mild", "tdef"). "auto"
-        is logistic where its held-out loss is lower than that of counts.
-    margins : {"theory", "uniform"} or sequence of float, default="theory"
-        "theory", "uniform" or two numbers: the margins for accepting and for going on, with
-        ``gate="mild"``.
 
     Attributes
     ----------
     candidates_ : list of CascadeCandidate
         Those that no other one beats in cost and price, by price.
-    gate_ : str
-        The gate in use.
 
     Examples
     --------
@@ -185,8 +123,6 @@ class CascadeRouter(BaseRouter):
     price_weight: float = 1.0
     max_calls: int = 4
     steps: Sequence[Any] | None = None
-    gate: str = "auto"
-    margins: Any = "theory"
 
     def fit(
         self,
@@ -255,81 +191,7 @@ class CascadeRouter(BaseRouter):
         weight = weight[rows]
         self._search = CascadeSearch(answers.take(rows), costs, price_matrix[rows], weight)
         self.candidates_ = self._search.candidates(self.max_calls, self._step_indices())
-        self.gate_ = "counts"
-        self._error_policy: Policy | None = None
-        if self._learns_gate(costs):
-            self._improve_candidates(X[rows], costs, weight)
         return self.at(self.price_weight)
-
-    def _learns_gate(self, costs: FloatArray) -> bool:
-        """Whether to learn a gate: always if the user names a loss, with "auto" from enough rows."""
-        if self.gate == "counts":
-            return False
-        if self.gate != "auto":
-            return True
-        least_known = (~np.isnan(costs)).sum(axis=0).min()
-        return len(costs) >= LEAST_ROWS and bool(least_known >= LEAST_KNOWN)
-
-    def _improve_candidates(self, X: Any, costs: FloatArray, weight: FloatArray) -> None:
-        """Replace ``candidates_`` where a learned gate or a late start makes them better.
-
-        Both use the errors of the experts that are expected from X. The policy that expects them is kept,
-        because cascades that use them need it for new rows.
-        """
-        if len(costs) < 2 * FOLDS:
-            rule = f"{self.gate!r} needs at least {2 * FOLDS} rows to learn from"
-            raise invalid("gate", f"{rule}; got {len(costs)}. Use 'counts'.")
-        folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
-        no_prices = np.zeros(costs.shape)
-        estimates = fit_heads(X, costs, no_prices, same_features(X, folds), sample_weight=weight)
-        self._error_policy = estimates.router.policy_
-        plans = self._try_learned_gate(estimates.errors, folds)
-        self._try_late_starts(plans, estimates.errors)
-
-    def _try_learned_gate(self, expected_errors: FloatArray, folds: Folds) -> list[CascadePlan]:
-        """Take cascades with a learned gate, with ``gate="auto"`` only if their held-out loss is lower.
-
-        Returns the plans of the cascades that were tried, with the gate that is in use from now on.
-        """
-        loss = self.gate
-        if self.gate == "auto":
-            loss = "logistic"
-        learner = GateLearner(loss, self.margins, self.price_weight, expected_errors, folds)
-        search = self._search
-        learned_plans = []
-        for steps in self._steps_for_gate(folds):
-            learned_plans.append(search.learned_plan(steps, learner))
-        learned_candidates = search.try_plans(learned_plans)
-        if self.gate != "auto" or _worthwhile(learned_candidates, self.candidates_):
-            self.gate_ = loss
-            self.candidates_ = learned_candidates
-            return learned_plans
-        return [search.counts_plan(plan.steps) for plan in learned_plans]
-
-    def _try_late_starts(self, plans: list[CascadePlan], expected_errors: FloatArray) -> None:
-        """Add cascades that send hard rows straight to the last step, if that lowers the loss."""
-        late_plans = []
-        for plan in plans:
-            for start in _late_starts(plan.steps, expected_errors):
-                late_plans.append(replace(plan, start=start))
-        late_candidates = self._search.try_plans(late_plans)
-        candidates = undominated([*self.candidates_, *late_candidates])
-        if _worthwhile(candidates, self.candidates_):
-            self.candidates_ = candidates
-
-    def _steps_for_gate(self, folds: Folds) -> list[Steps]:
-        """List the steps to learn a gate for: those of the candidates, and escalations."""
-        different = dict.fromkeys(candidate.steps for candidate in self.candidates_)
-        if self.steps is None and self.max_calls > 1:
-            different |= dict.fromkeys(self._search.escalations())
-        learnable = [steps for steps in different if self._search.can_learn(steps, folds)]
-        if not learnable and self.gate != "auto":
-            raise invalid(
-                "gate",
-                f"must be 'counts' for these steps: too few rows know the costs of all their experts to "
-                f"learn another gate; got {self.gate!r}.",
-            )
-        return learnable
 
     def at(self, price_weight: float) -> CascadePolicy:
         """Return the policy for another weight of prices; no refit.
@@ -374,7 +236,7 @@ class CascadeRouter(BaseRouter):
         if direct is None:
             losses = self._mean_costs + price_weight * self._mean_prices
             direct = ConstantPolicy(losses, self._n_features)
-        return self._search.policy(candidate, direct, self._error_policy)
+        return self._search.policy(candidate, direct)
 
     def _step_indices(self) -> Steps | None:
         """Return the parameter ``steps`` as indices of experts; None to search them."""
@@ -455,7 +317,6 @@ class CascadeSearch:
         self._unknown = np.isnan(costs)
         # Equal answers of a row have the same code.
         self._codes = np.where(self._unknown, UNKNOWN, answers.codes)
-        self._signals = answers.signals
         self._answer_kind = answers.kind
         # Scores lie in [0, 1]: they are the probability of a right answer where costs are errors.
         self._cost_scale = max(1.0, float(np.nanmax(costs)))
@@ -517,32 +378,16 @@ class CascadeSearch:
                         candidates += self.try_steps((*shorter, (expert,)))
         return undominated(candidates)
 
-    def policy(
-        self, candidate: CascadeCandidate, direct: Policy, error_policy: Policy | None = None
-    ) -> CascadePolicy:
-        """Return the policy of a candidate.
-
-        ``error_policy`` expects the errors of the experts from X, for a learned gate or a late start;
-        ``direct`` decides for callers who want one expert without a cascade.
-        """
+    def policy(self, candidate: CascadeCandidate, direct: Policy) -> CascadePolicy:
+        """Return the policy of a candidate; ``direct`` decides for callers who want one expert only."""
         order = _order(candidate.steps)
         table = AgreementTable.of_rows(self._codes[:, order], self._scores[:, order], self._weight)
-        gate = None
-        if candidate.gate is not None:
-            gate = np.array(candidate.gate)
-        depends_on_query = candidate.gate is not None or candidate.start_error is not None
-        heads = None
-        if depends_on_query:
-            heads = error_policy
         return CascadePolicy(
             answer_kind=self._answer_kind,
             steps=[list(step) for step in candidate.steps],
             threshold=candidate.threshold,
             table=table,
             direct=direct,
-            gate=gate,
-            heads=heads,
-            start_error=candidate.start_error,
         )
 
     def _experts_by_price(self) -> list[int]:
@@ -563,7 +408,7 @@ class CascadeSearch:
         chosen = by_best_rank[:MOST_EXPERTS]
         return [expert for expert in by_price if expert in chosen]
 
-    def _leading_by_counts(self, experts: tuple[int, ...]) -> LeadingAnswers:
+    def _leading_answers(self, experts: tuple[int, ...]) -> LeadingAnswers:
         """Return the leading answers of these experts, expected by counts of all other rows."""
         if experts not in self._leading:
             columns = np.array(experts)
@@ -572,27 +417,15 @@ class CascadeSearch:
             table = AgreementTable.of_rows(codes, scores, self._weight)
             lead, expected = table.leading(codes, own_rows=(scores, self._weight))
             score = scores[np.arange(len(lead)), lead]
-            self._leading[experts] = LeadingAnswers(columns[lead], score, expected)
+            self._leading[experts] = LeadingAnswers(score, expected)
         return self._leading[experts]
-
-    def _leading_by_folds(self, experts: tuple[int, ...], folds: Folds) -> LeadingAnswers:
-        """Return the leading answers of these experts, expected by counts of the rows of other folds."""
-        columns = np.array(experts)
-        codes = self._codes[:, columns]
-        scores = self._scores[:, columns]
-        lead = np.empty(len(codes), np.intp)
-        expected = np.empty(len(codes))
-        for train, test in folds:
-            table = AgreementTable.of_rows(codes[train], scores[train], self._weight[train])
-            lead[test], expected[test] = table.leading(codes[test])
-        return LeadingAnswers(columns[lead], scores[np.arange(len(lead)), lead], expected)
 
     def _final_scores(self, steps: Steps) -> FloatArray:
         """Return the scores (n,) of the last expert's answers, or of the leading ones if it has none."""
         *others, last = _order(steps)
         scores = self._scores[:, last]
         if others:
-            leading = self._leading_by_counts(tuple(others))
+            leading = self._leading_answers(tuple(others))
             scores = np.where(self._codes[:, last] < 0, leading.score, scores)
         return scores
 
@@ -604,113 +437,25 @@ class CascadeSearch:
         """Return the price (n_steps, n) of asking all experts of each step."""
         return np.array([self._prices[:, list(step)].sum(axis=1) for step in steps])
 
-    def counts_plan(self, steps: Steps) -> CascadePlan:
-        """Return the plan of these steps with a gate that counts past rows."""
-        leading = []
-        for end in range(1, len(steps)):
-            leading.append(self._leading_by_counts(_order(steps[:end])))
-        return CascadePlan(steps, leading)
-
-    def can_learn(self, steps: Steps, folds: Folds) -> bool:
-        """Whether some row outside of each fold knows the costs of all experts of the steps."""
-        if len(steps) == 1:
-            return True  # The only step is the last one: the gate has nothing to decide.
-        is_known = self._known_weight(steps) > 0
-        return all(bool(is_known[train].any()) for train, _ in folds)
-
-    def learned_plan(self, steps: Steps, learner: GateLearner) -> CascadePlan:
-        """Learn a gate for these steps, and return the plan with it.
-
-        The gate of the plan is learned from all rows. The probabilities by which the plan is judged come
-        from gates that were learned without the row's fold.
-        """
-        if len(steps) == 1:
-            return CascadePlan(
-                steps, []
-            )  # The only step is the last one: there is nothing to decide.
-        leading = []
-        for end in range(1, len(steps)):
-            leading.append(self._leading_by_folds(_order(steps[:end]), learner.folds))
-        inputs = self._gate_inputs(leading, learner.errors)
-        costs = self._gate_costs(steps, leading, learner.price_weight)
-        known_weight = self._known_weight(steps)
-
-        probabilities = np.empty(inputs.shape[:2])
-        for train, test in learner.folds:
-            fold_gate = learner.fit(inputs[:, train], costs[:, train], known_weight[train])
-            probabilities[:, test] = gate_values(inputs[:, test], fold_gate)
-        leading_by_gate = []
-        for lead, probability in zip(leading, probabilities, strict=True):
-            has_answer = self._codes[np.arange(len(lead.expert)), lead.expert] >= 0
-            leading_by_gate.append(lead._replace(expected=np.where(has_answer, probability, 0.0)))
-        gate = learner.fit(inputs, costs, known_weight)
-        return CascadePlan(steps, leading_by_gate, gate)
-
-    def _gate_inputs(
-        self, leading: Sequence[LeadingAnswers], expected_errors: FloatArray
-    ) -> FloatArray:
-        """Return what a gate sees after each step but the last, (n_steps - 1, n, n_inputs)."""
-        rows = np.arange(len(self._weight))
-        inputs = []
-        for lead in leading:
-            signals = self._signals[rows, lead.expert]
-            errors = expected_errors[rows, lead.expert]
-            inputs.append(gate_inputs(lead.expected, signals, errors))
-        return np.array(inputs)
-
-    def _gate_costs(
-        self, steps: Steps, leading: Sequence[LeadingAnswers], price_weight: float
-    ) -> FloatArray:
-        """Return what a gate's two options cost after each step but the last, (n_steps - 1, n, 2).
-
-        Accepting costs the error of the leading answer. Going on is taken to go on to the end: it costs the
-        error of the final answer plus ``price_weight`` times the prices of all steps that are left.
-        """
-        leading_scores = np.array([lead.score for lead in leading])
-        accepting = self._cost_scale * (1 - leading_scores)
-        # Sums from the end: step j is followed by the steps j + 1, ..., J.
-        prices_of_rest = np.cumsum(self._step_prices(steps)[:0:-1], axis=0)[::-1]
-        final_errors = self._cost_scale * (1 - self._final_scores(steps))
-        going_on = final_errors + price_weight * prices_of_rest
-        return np.stack([accepting, going_on], axis=2)
-
     def try_steps(self, steps: Steps) -> list[CascadeCandidate]:
-        """Judge these steps with each threshold and a gate that counts; empty if no row can judge them."""
-        if not self._known_weight(steps).any():
-            return []
-        return self.try_thresholds(self.counts_plan(steps))
-
-    def try_plans(self, plans: Sequence[CascadePlan]) -> list[CascadeCandidate]:
-        """Judge several plans with each threshold; return those that no other one beats."""
-        candidates = []
-        for plan in plans:
-            candidates += self.try_thresholds(plan)
-        return undominated(candidates)
-
-    def try_thresholds(self, plan: CascadePlan) -> list[CascadeCandidate]:
-        """Judge a plan with each threshold; empty if no row knows the costs of all its experts."""
-        known_weight = self._known_weight(plan.steps)
+        """Judge these steps with each threshold; empty if no row knows the costs of all their experts."""
+        known_weight = self._known_weight(steps)
         if not known_weight.any():
             return []
-        thresholds = _thresholds_to_try(plan.leading, known_weight > 0)
-        costs, prices = self._costs_and_prices(plan, thresholds, known_weight)
-        gate = None
-        if plan.gate is not None:
-            gate = tuple(plan.gate.tolist())
-        start_error = None
-        if plan.start is not None:
-            start_error = plan.start.error
-        candidates = []
-        for threshold, cost, price in zip(thresholds, costs, prices, strict=True):
-            candidates.append(
-                CascadeCandidate(
-                    plan.steps, float(threshold), float(cost), float(price), gate, start_error
-                )
-            )
-        return candidates
+        leading = [self._leading_answers(_order(steps[:end])) for end in range(1, len(steps))]
+        thresholds = _thresholds_to_try(leading, known_weight > 0)
+        costs, prices = self._costs_and_prices(steps, leading, thresholds, known_weight)
+        return [
+            CascadeCandidate(steps, float(threshold), float(cost), float(price))
+            for threshold, cost, price in zip(thresholds, costs, prices, strict=True)
+        ]
 
     def _costs_and_prices(
-        self, plan: CascadePlan, thresholds: FloatArray, known_weight: FloatArray
+        self,
+        steps: Steps,
+        leading: Sequence[LeadingAnswers],
+        thresholds: FloatArray,
+        known_weight: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """Return the mean cost of the answers and the mean price, each (n_thresholds,).
 
@@ -725,26 +470,14 @@ class CascadeSearch:
         So for all thresholds at once it is enough to sum ``s_(j+1) - s_j`` and ``p_(j+1)`` over the rows
         with ``m_j >= t``. This is much faster than to run the cascade once per threshold.
         """
-        n_rows = len(known_weight)
         n_thresholds = len(thresholds)
-        p = self._step_prices(plan.steps)
-        s = [*(lead.score for lead in plan.leading), self._final_scores(plan.steps)]
-        price_of_all_steps = p.sum(axis=0)
-        is_hard = np.zeros(n_rows, dtype=bool)
-        if plan.start is not None:
-            # Hard rows are asked the last step alone.
-            is_hard = plan.start.is_hard
-            s[-1] = np.where(is_hard, self._final_scores(plan.steps[-1:]), s[-1])
-            price_of_all_steps = np.where(is_hard, p[-1], price_of_all_steps)
-
+        p = self._step_prices(steps)
+        s = [*(lead.score for lead in leading), self._final_scores(steps)]
         total_scores = np.full(n_thresholds, known_weight @ (s[-1] - self._score_effects))
-        total_prices = np.full(
-            n_thresholds, known_weight @ (price_of_all_steps - self._price_effects)
-        )
-        m = np.zeros(n_rows)
-        for j, lead in enumerate(plan.leading):
-            # Hard rows reach no threshold, so they never stop before the last step.
-            m = np.where(is_hard, -np.inf, np.maximum(m, lead.expected))
+        total_prices = np.full(n_thresholds, known_weight @ (p.sum(axis=0) - self._price_effects))
+        m = np.zeros(len(known_weight))
+        for j, lead in enumerate(leading):
+            m = np.maximum(m, lead.expected)
             n_reached = np.searchsorted(thresholds, m, side="right")
             score_change = known_weight * (s[j] - s[j + 1])
             price_change = known_weight * -p[j + 1]
@@ -753,18 +486,6 @@ class CascadeSearch:
         total_weight = known_weight.sum()
         mean_scores = total_scores / total_weight
         return self._cost_scale * (1 - mean_scores), total_prices / total_weight
-
-    def escalations(self) -> list[Steps]:
-        """List pairs of single experts, a cheap one and then a better one, that a learned gate may improve.
-
-        With counts they are of little use: one answer agrees with no other one, so all rows have the same
-        probability.
-        """
-        singles = []
-        for expert in self._experts_by_price():
-            singles += self.try_steps(((expert,),))
-        best_singles = undominated(singles)[-MOST_SINGLE:]
-        return [(*first.steps, *second.steps) for first, second in combinations(best_singles, 2)]
 
     def _promising_steps(self, candidates: Sequence[CascadeCandidate]) -> list[Steps]:
         """Return the steps of the cheapest candidates at each of ``LEVELS`` mean costs."""
@@ -832,98 +553,3 @@ def thresholds_below(values: FloatArray) -> FloatArray:
     slack = max(SLACK * float(np.ptp(values)), np.finfo(float).eps * float(values.max()))
     different = slack * np.unique((values / slack).round())
     return np.unique(np.maximum(different - slack, np.finfo(float).tiny))
-
-
-def _late_starts(steps: Steps, errors: FloatArray) -> list[LateStart]:
-    """Return late starts that differ in how large an error the first step may be expected to make."""
-    if len(steps) == 1:
-        return []
-    least_errors = errors[:, list(steps[0])].min(axis=1)
-    limits = np.quantile(least_errors, START_QUANTILES) + SLACK * np.ptp(least_errors)
-    return [LateStart(least_errors > limit, limit) for limit in limits.tolist()]
-
-
-@dataclass(frozen=True, eq=False)
-class GateLearner:
-    """How a gate is learned, and the folds on which it is judged.
-
-    Attributes
-    ----------
-    loss : "logistic", "mild" or "tdef"
-    margins : those of the loss "mild"
-    price_weight : how much one unit of price counts in units of cost
-    errors : (n, n_experts) array, the errors expected from X, for each row without its fold
-    folds : pairs of training rows and held-out rows
-    """
-
-    loss: str
-    margins: Any
-    price_weight: float
-    errors: FloatArray
-    folds: Folds
-
-    def fit(self, inputs: FloatArray, costs: FloatArray, weight: FloatArray) -> FloatArray:
-        """Return the coefficients (d,) of one gate for all steps.
-
-        Inputs are (n_steps, n, d): the last one is 1, the one before it the expected error. Costs
-        (n_steps, n, 2) are those of accepting and of going on, and the rows have weights (n,).
-        """
-        is_kept = weight > 0
-        n_steps = len(inputs)
-        kept_inputs = inputs[:, is_kept].reshape(-1, inputs.shape[2])
-        kept_costs = costs[:, is_kept].reshape(-1, costs.shape[2])
-        kept_weight = np.tile(weight[is_kept], n_steps)
-        gate = self._fit_linear(kept_inputs, kept_costs, kept_weight)
-        if gate[-2] > 0:
-            # Where X says little, the error expected without a fold is high if the fold itself has few
-            # errors: the gate must not trust an answer more because a larger error was expected.
-            kept_inputs[:, -2] = 0.0
-            gate = self._fit_linear(kept_inputs, kept_costs, kept_weight)
-        return gate
-
-    def _fit_linear(self, inputs: FloatArray, costs: FloatArray, weight: FloatArray) -> FloatArray:
-        """Return the coefficients (d,) for inputs (n, d), which are standardised for the fit."""
-        mean = np.average(inputs, axis=0, weights=weight)
-        spread = np.sqrt(np.average((inputs - mean) ** 2, axis=0, weights=weight))
-        varies = spread > 1e-12
-        Z = (inputs[:, varies] - mean[varies]) / spread[varies]
-        if self.loss == "logistic":
-            scale = max(1.0, float(costs[:, 0].max()))
-            targets = 1 - costs[:, :1] / scale
-            heads = unwarned(logistic_heads)(Z, targets, weight[:, None], GATE_ALPHA)
-            coef = heads.coef[0]
-            intercept = heads.intercept[0]
-        else:
-            router = LinearRouter(self.loss, margins=self.margins, alpha=GATE_ALPHA)
-            unwarned(router.fit)(Z, costs, weight)
-            coef = router.coef_[0] - router.coef_[1]
-            intercept = router.intercept_[0] - router.intercept_[1]
-        gate = np.zeros(inputs.shape[1])
-        gate[varies] = coef / spread[varies]
-        gate[-1] = intercept - gate[varies] @ mean[varies]
-        return gate
-
-
-def _worthwhile(new: Sequence[CascadeCandidate], old: Sequence[CascadeCandidate]) -> bool:
-    """Whether the new cascades lower the loss by more than the share ``WORTH``.
-
-    The loss, mean cost plus the price weight times the mean price, is that of the best cascade, averaged
-    over the price weights that matter. These are the weights at which two neighbours among the old
-    cascades, ordered by price, are equally good: ``(cost_j - cost_(j+1)) / (paid_(j+1) - paid_j)``.
-    """
-    if not new:
-        return False
-    price_weights = np.ones(1)
-    if len(old) > 1:
-        old_costs = np.array([candidate.cost for candidate in old])
-        old_paid = np.array([candidate.paid for candidate in old])
-        price_weights = -np.diff(old_costs) / np.maximum(np.diff(old_paid), 1e-300)
-    new_losses = _least_losses(new, price_weights)
-    old_losses = _least_losses(old, price_weights)
-    return float(np.mean(new_losses / np.maximum(old_losses, 1e-300))) < 1 - WORTH
-
-
-def _least_losses(candidates: Sequence[CascadeCandidate], price_weights: FloatArray) -> FloatArray:
-    """Return the loss of the best cascade at each of the price weights."""
-    losses = [candidate.cost + price_weights * candidate.paid for candidate in candidates]
-    return np.min(losses, axis=0)

@@ -43,7 +43,6 @@ _OPTIONS = {
     "decision": DECISIONS,
     "error_head": ("logistic", "ridge"),
     "form": ("max", "sum", "log_sum"),
-    "gate": ("auto", "counts", "logistic", "mild", "tdef"),
     "grid": ("ratios", "paper"),
     "loss": LOSSES,
     "optimizer": ("adamw", "adam", "sgd"),

@@ -108,7 +108,7 @@ class CheapestCascade:
 def cheapest_cascade(rows: TuningRows, max_calls: int) -> CheapestCascade | None:
     """Fit the cascade of the least cost on all rows, and judge it by cross-validation.
 
-    Experts, order, gate and threshold are chosen anew without each fold. None where asking one expert is
+    Experts, order and threshold are chosen anew without each fold. None where asking one expert is
     cheaper.
     """
     task = rows.task
@@ -288,7 +288,6 @@ def cascade_hint(task: Task, seed: int, least_share: float = 1.0) -> dict[str, A
     # A cascade of one step is a single expert.
     if policy is None or len(policy.order) < 2:
         return None
-    # The gate of this cascade counts answers that agree; it reads no features.
     run = policy.run(np.zeros((len(test), 1)), rows.answers.take(test))
     cascade_prices = run.total_prices(rows.prices[test])
     kept = _ratio(
@@ -335,7 +334,7 @@ def _cheapest_cascade_that_keeps(
     """Fit the cheapest cascade that keeps a share of the best expert's quality; None if none does."""
     train = rows.halves.train
     scores = rows.scores[train]
-    router = CascadeRouter(max_calls=min(HINT_CALLS, len(rows.expert_names)), gate="counts")
+    router = CascadeRouter(max_calls=min(HINT_CALLS, len(rows.expert_names)))
     # Counts of agreement read no features.
     no_features = np.zeros((len(train), 1))
     answers = rows.answers.take(train)

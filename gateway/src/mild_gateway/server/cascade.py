@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mild.core import Answer
 from mild.policies import Accept, Ask
 from mild_gateway.experts.client import MAX_BODY_BYTES
 from mild_gateway.experts.errors import ExpertError
@@ -39,7 +38,7 @@ class Cascade:
         self._policy = cascade_plan.policy
         self._features = cascade_plan.features
         # By expert; None for one that has no answer.
-        self._answers: dict[int, Answer | None] = dict.fromkeys(cascade_plan.skipped)
+        self._answers: dict[int, str | None] = dict.fromkeys(cascade_plan.skipped)
         self._asked: dict[int, ExpertCall] = {}
         self.lacks_money = False  # for all of its steps
         self.readers: dict[str, AnswerReader] = {}  # of the answers that were read whole
@@ -180,10 +179,7 @@ class Cascade:
             elif answer.document is not None:
                 reader.add(answer.document)
             if call.outcome == "ok":
-                content = ""
-                if reader.is_answer:
-                    content = reader.content
-                self._answers[expert] = Answer(content, reader.log_probability)
+                self._answers[expert] = reader.content if reader.is_answer else ""
                 self.readers[self._names[expert]] = reader
         except ExpertError as error:
             call.outcome = error.kind

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mild_gateway.experts.replies import token_log_probabilities
 from mild_gateway.experts.translation.answers import (
     FINISH_REASONS,
     call_item,
@@ -222,7 +220,6 @@ class AnswerReader:
         self._texts: list[str] = []
         # Tools that are called, each with the pieces of its arguments.
         self._calls: list[tuple[str, list[str]]] = []
-        self._log_probabilities: list[float] = []
         self.is_readable = True
         self.is_answer = True
 
@@ -247,7 +244,6 @@ class AnswerReader:
         return self._message_reader.read(document)
 
     def _add_choice(self, choice: Document) -> None:
-        self._log_probabilities += token_log_probabilities(choice)
         message = choice.get("message") or choice.get("delta") or {"content": choice.get("text")}
         if message.get("refusal") or choice.get("finish_reason") in _NO_ANSWER:
             self.is_answer = False
@@ -270,14 +266,6 @@ class AnswerReader:
         if not self._calls:
             return "".join(self._texts)
         return [{"name": name, "arguments": "".join(pieces)} for name, pieces in self._calls]
-
-    @property
-    def log_probability(self) -> float | None:
-        """Mean over its tokens; None where the expert does not tell."""
-        values = self._log_probabilities
-        if not values:
-            return None
-        return math.fsum(values) / len(values)
 
 
 class _MessageWriter:
