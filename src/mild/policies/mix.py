@@ -426,12 +426,9 @@ def _with_direct(policy: Policy, direct: Policy) -> Policy:
 
 def with_scaling(policy: Policy, mean: FloatArray, scale: FloatArray) -> Policy:
     """The policy for features that are not scaled yet; a cascade stays outermost."""
-    if not isinstance(policy, CascadePolicy):
-        return StandardizedPolicy(mean, scale, policy)
-    heads = policy.heads
-    if heads is not None:
-        heads = StandardizedPolicy(mean, scale, heads)
-    return replace(policy, heads=heads, direct=StandardizedPolicy(mean, scale, policy.direct))
+    if isinstance(policy, CascadePolicy):
+        return policy.with_direct(StandardizedPolicy(mean, scale, policy.direct))
+    return StandardizedPolicy(mean, scale, policy)
 
 
 def needs_text() -> UnsupportedError:
