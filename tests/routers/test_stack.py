@@ -63,15 +63,13 @@ def test_weights_for_a_fold_come_from_the_other_rows():
     assert (first != again).any()
 
 
-@pytest.mark.parametrize("final", [None, LinearRouter()])
-def test_rows_that_no_fold_holds_out_do_not_weigh_members(final):
+def test_rows_that_no_fold_holds_out_do_not_weigh_members():
     X, costs = problem()
     past = [(np.arange(40), np.arange(40, 60)), (np.arange(60), np.arange(60, 80))]
-    stack = BlendRouter(MEMBERS, final, cv=past).fit(X, costs)
+    stack = BlendRouter(MEMBERS, cv=past).fit(X, costs)
     assert stack.predict(X).shape == (80,)
-    if final is None:
-        assert (stack.held_out_[:40] == -1).all()
-        assert (stack.held_out_[40:] >= 0).all()
+    assert (stack.held_out_[:40] == -1).all()
+    assert (stack.held_out_[40:] >= 0).all()
 
 
 def test_a_blend_knows_costs_though_one_of_its_members_does_not():
