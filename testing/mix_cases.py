@@ -26,6 +26,6 @@ def mixed_router(share=0.4, salt="test") -> Router:
 
 def mixed_cascades(share=0.4, salt="test") -> Router:
     """A cascade, and always its strongest expert."""
-    router = fitted_cascade(answer_table(300), gate="counts")
+    router = fitted_cascade(answer_table(300))
     strongest = ConstantPolicy(np.array([0.2, 0.25, 0.05]), router.n_features, 2)
     return replace(router, policy=MixPolicy(router.policy, strongest, share, salt))
