@@ -12,7 +12,6 @@ PARTS = {
     "loop": "benchmarks.learning_loop",
     "add-expert": "benchmarks.learning_add_expert",
     "plan": "benchmarks.learning_plan",
-    "ledger": "benchmarks.learning_ledger",
 }
 
 

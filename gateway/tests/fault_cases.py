@@ -1,4 +1,4 @@
-"""Runs with experts that fail in every way, for the tests and for ``benchmarks.faults``.
+"""Runs with experts that fail in every way.
 
 In the long one an expert is dead for a third of the time, the router is replaced, the gateway is started
 again, and it may be killed. No accepted request is lost or answered twice, no cut stream ends clean,

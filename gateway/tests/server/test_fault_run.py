@@ -1,7 +1,4 @@
-"""Experts that fail in every way: nothing is lost, nothing is answered twice, and the money is exact.
-
-``python -m benchmarks.faults`` makes the same runs with 20,000 requests.
-"""
+"""Experts that fail in every way: nothing is lost, nothing is answered twice, and the money is exact."""
 
 from fault_cases import (
     check,
