@@ -33,7 +33,8 @@ TABLES: dict[str, float | None] = {
     "more/bfcl_answers": 10.0,
     "routing/routerdc_7models": None,
 }
-MOST_ROWS = 2000  # of a table, drawn at random
+N_TRAIN = 500  # rows, drawn at random; the others test, at most MOST_TEST
+MOST_TEST = 3000
 N_LABELS = 100
 N_DRAWS = 10
 
@@ -53,15 +54,14 @@ def draw_result(job: tuple[str, str, int, list[str]]) -> list[dict[str, Any]]:
     warnings.simplefilter("ignore")
     price_weight = TABLES[name]
     table = mild.read_outcomes(str(Path(folder) / f"{name}.parquet"))
-    rng = np.random.default_rng(0)
-    if len(table) > MOST_ROWS:
-        table = table[np.sort(rng.choice(len(table), MOST_ROWS, replace=False))]
     best_first = np.argsort(table.costs(price_weight=price_weight).mean(axis=0), kind="stable")
     new = int(best_first[draw % len(best_first)])
     new_name = table.experts[new]
-    train, test = table.split(test_size=0.3, random_state=draw)
+    train, test = table.split(test_size=1 - N_TRAIN / len(table), random_state=draw)
+    rng = np.random.default_rng(draw)
+    test = test[rng.permutation(len(test))[:MOST_TEST]]
     known = train.select([expert for expert in train.experts if expert != new_name])
-    asked = np.random.default_rng(draw).choice(len(train), N_LABELS, replace=False)
+    asked = rng.choice(len(train), N_LABELS, replace=False)
     partly_asked = with_answers_to(train, new, asked)
     costs = test.costs(price_weight=price_weight)
 
@@ -142,13 +142,16 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the public tables")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--draws", type=int, default=N_DRAWS)
+    parser.add_argument("--tables", nargs="*", default=list(TABLES))
     parser.add_argument("--routers", nargs="*", default=["tune", "ridge", "priced"])
     given = parser.parse_args()
     if given.data is None:
         show(json.loads(RESULTS.read_text()))
         return
     jobs = [
-        (given.data, table, draw, given.routers) for draw in range(given.draws) for table in TABLES
+        (given.data, table, draw, given.routers)
+        for draw in range(given.draws)
+        for table in given.tables
     ]
     results = []
     with ProcessPoolExecutor(given.jobs) as pool:

@@ -375,7 +375,8 @@ class RouterCV(BaseRouter):
             )
 
         self.best_estimator_: BaseRouter = self._fitted(results.candidates[index], data)
-        self.decides_as_constant_ = self._prefers_constant(results.rounding_error)
+        gain = data.gain_over_constant(results.choices[:, index])
+        self.decides_as_constant_ = self._prefers_constant(gain, results.rounding_error)
         if not self.decides_as_constant_:
             return self.best_estimator_.policy_
         means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
@@ -390,9 +391,9 @@ class RouterCV(BaseRouter):
         router.expert_names_ = self.expert_names_
         return router
 
-    def _prefers_constant(self, rounding_error: float) -> bool:
-        """Whether to decide as the best constant, given the verdict on the winner."""
-        gains_nothing = self.verdict_.estimate >= -rounding_error
+    def _prefers_constant(self, gain: float, rounding_error: float) -> bool:
+        """Whether to decide as the best constant, given the gain of the winner and the verdict on it."""
+        gains_nothing = gain <= rounding_error
         if self.constant_if_better and gains_nothing:
             return True
         return bool(self.safe and self.verdict_.pays is not True)
@@ -549,6 +550,17 @@ class SearchData:
         for _, test in self.folds:
             constants[test] = expert
         return constants
+
+    def gain_over_constant(self, choices: IntArray) -> float:
+        """Return how much less the choices (n,) cost than the best constant, where both are known.
+
+        These are more rows than those in which every expert was asked: a new expert may have been asked
+        in few, which say little of the choices among the others.
+        """
+        both = self.paid(np.column_stack([choices, self.held_out_constants()]))
+        both[np.isnan(both).any(axis=1)] = np.nan
+        chosen, constant = linearised_rows(both, self.sample_weight).mean(axis=0)
+        return float(constant - chosen)
 
     def comparable_costs(self, choices: IntArray) -> ComparableCosts:
         """Return what the choices (n, m) of candidates cost on rows on which experts are comparable.
