@@ -308,6 +308,17 @@ def test_an_interrupt_before_anything_was_found_goes_through() -> None:
         RouterCV(progress=stop, **FEW).fit(X, costs)
 
 
+def test_a_new_expert_does_not_undo_the_routing_among_the_others() -> None:
+    X, costs = specialists(300)
+    # It was asked in 40 rows, in which the first expert costs nothing.
+    costs = np.column_stack([costs, np.full(len(costs), np.nan)])
+    costs[np.flatnonzero(costs[:, 0] == 0)[:40], -1] = 1.0
+    search = RouterCV(**FEW).fit(X, costs)
+    assert search.verdict_.estimate >= 0
+    assert not search.decides_as_constant_
+    assert len(np.unique(search.predict(X))) > 1
+
+
 def test_missing_costs_are_searched_with() -> None:
     X, costs = specialists(300)
     costs[np.random.default_rng(0).random(costs.shape) < 0.2] = np.nan
