@@ -113,9 +113,9 @@ class JudgedHalf:
     def of_router(self, router: Router) -> dict[str, Any]:
         """The shares of a router, and its setting; a cascade is run on the known answers.
 
-        No row is left out: ``split`` keeps equal queries together, so that none was trained on.
+        ``split`` keeps equal queries together, so that no row was trained on.
         """
-        evaluation = mild.evaluate(router, self.table, keep_seen=True)
+        evaluation = mild.evaluate(router, self.table)
         (means,) = [row for row in evaluation.figures.baselines if row["key"] == "router"]
         shares = self.shares(means["accuracy"], means["dollars_per_1000"] / 1000)
         target = router.info.target

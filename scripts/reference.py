@@ -341,7 +341,7 @@ def gateway_errors() -> str:
 
 
 def commands(distribution: str = LIBRARY) -> dict[str, Any]:
-    """The commands of a distribution by their full names, such as ``mild data split``."""
+    """The commands of a distribution by their full names, such as ``mild ledger show``."""
     import click
     import typer.main
 

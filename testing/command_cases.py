@@ -10,18 +10,20 @@ from mild.cli.function_help import find_parameter
 # Options whose form on the command line is not that of the parameter: EXPERT=COST, numbers with commas,
 # JSON, a file in place of its content, a number in place of True, a field in place of columns.
 OWN_FORM = {
-    "--answers", "--beta", "--cascade", "--comparison", "--features", "--margins", "--query", "--rollback",
+    "--answers", "--beta", "--cascade", "--features", "--margins", "--query", "--rollback",
     "--vectors",
 }  # fmt: skip
 # Every command has these: they concern files, not the function.
-OF_THE_COMMAND = {"--out", "--overwrite", "--dry-run", "--router", "--ledger", "--feedback"}
+OF_THE_COMMAND = {
+    "--out", "--overwrite", "--dry-run", "--router", "--ledger", "--feedback", "--holdout", "--report",
+}  # fmt: skip
 # A command as it is written down: up to what ends it in a shell, or in a sentence.
 COMMAND = re.compile(r"\bmild ((?:[a-z][a-z0-9-]* ?)+)([^`#|;&\n]*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
 def library_commands():
-    """Commands of the library and its groups by their names: ``tune``, ``describe``, ``data split``."""
+    """Commands of the library and its groups by their names: ``tune``, ``describe``."""
     return walk(mild_command())
 
 

@@ -77,7 +77,7 @@ def check_fit_and_report() -> None:
     run("fit", "data.npz", "--out", "fitted", "--json")
     assert (mild.load("fitted").predict(X) == 0).any()
     assert json.loads(run("evaluate", "fitted", "data.npz", "--json"))
-    run("report", "fitted", "--table", "data.npz", "--out", "report.html")
+    run("evaluate", "fitted", "data.npz", "--report", "report.html")
     # Style and script are files of the package: they must have come along.
     page = Path("report.html").read_text(encoding="utf-8")
     assert "<style>" in page

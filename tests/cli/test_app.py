@@ -12,8 +12,7 @@ import mild
 
 # The last one belongs to a group.
 COMMANDS = [
-    "fit", "tune", "evaluate", "compare", "report", "explain", "demo", "route",
-    "describe", "convert", "data split",
+    "fit", "tune", "evaluate", "compare", "explain", "demo", "route", "describe", "convert",
 ]  # fmt: skip
 
 

@@ -6,14 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 
 from mild.cli.options import CostOptions
 from mild.data import read_outcomes
 from mild.errors import OptionError
-from outcome_cases import make_columns
 
 ROWS = """prompt,correct__Q-1B,correct__Q-7B,cost__Q-1B,cost__Q-7B,latency_ms__Q-1B,latency_ms__Q-7B
 "one, two?",1,1,0.0001,0.002,100,900
@@ -173,25 +170,3 @@ def test_describing_a_table_imports_neither_pandas_nor_scipy(logs):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
-
-
-def test_a_table_is_split_into_two_files(mild, tmp_path):
-    table = pa.table(make_columns(60, prices=True))
-    parquet.write_table(table, tmp_path / "log.parquet")
-    words = ("data", "split", tmp_path / "log.parquet", "--groups", "subject", "--random-state", 4)
-    report = mild(*words, "--test", 0.4, "--json").json()
-    sides = [parquet.read_table(report[part]["file"]) for part in ("train", "test")]
-    assert [side.num_rows for side in sides] == [report[p]["rows"] for p in ("train", "test")]
-    assert not set(sides[0]["subject"].to_pylist()) & set(sides[1]["subject"].to_pylist())
-    train, _ = read_outcomes(tmp_path / "log.parquet").split(0.4, groups="subject", random_state=4)
-    assert sides[0]["prompt"].to_pylist() == train.queries
-    refused = mild(*words)
-    assert refused.code == 1
-    assert "--overwrite" in refused.err
-    done = mild(*words, "--overwrite", "--out", tmp_path / "parts")
-    assert "log.train.parquet: 40 rows, 40 different queries to train on." in done.out
-    assert "log.test.parquet: 20 rows" in done.out
-    router = tmp_path / "router"
-    assert mild("fit", tmp_path / "parts" / "log.train.parquet", "--out", router).code == 0
-    judged = mild("evaluate", router, tmp_path / "parts" / "log.test.parquet", "--json")
-    assert judged.json()["seen_in_fit"] == {"queries": 0, "checked": 20, "left_out": 0}

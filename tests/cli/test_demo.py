@@ -22,7 +22,7 @@ def test_every_step_is_a_command_whose_result_is_kept(mild, quick, monkeypatch, 
     assert done.code == 0
     found = done.json()
     commands = [step["command"].split()[1] for step in found["steps"]]
-    assert commands == ["describe", "tune", "evaluate", "explain", "explain", "explain", "report"]
+    assert commands == ["describe", "tune", "evaluate", "explain", "explain", "explain"]
     assert done.err.splitlines()[-1] == (
         "note: mild-gateway, which serves routers as chat models, is not installed; to see it in the "
         f"demo, run: {install_hint('gateway')}."

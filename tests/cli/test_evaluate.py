@@ -79,9 +79,26 @@ def test_a_folder_without_a_router_is_an_error_of_one_sentence(mild, tables):
     assert "there is no such folder" in done.json()["error"]
 
 
-def test_an_evaluation_on_numbers_is_saved_for_the_report(mild, tables, fitted):
-    saved = mild("evaluate", fitted, tables.new, "--save", "--json").json()["saved"]
-    assert saved == str(fitted / "evaluation.json")
+def test_a_router_of_numbers_has_a_report(mild, tables, fitted):
     page = tables.folder / "report.html"
-    assert mild("report", fitted, "--out", page).code == 0
-    assert "Routing pays" in page.read_text(encoding="utf-8")
+    done = mild("evaluate", fitted, tables.new, "--report", page, "--json")
+    assert done.json()["report"] == str(page)
+    content = page.read_text(encoding="utf-8")
+    assert "<h1>Routing pays</h1>" in content
+    assert "<title>Router report: router</title>" in content
+    assert "160 rows, 3 experts" in content
+    assert "optimistic" not in content + done.err
+
+
+def test_a_page_is_replaced_only_on_request(mild, tables, fitted):
+    page = tables.folder / "report.html"
+    page.write_text("mine")
+    words = ["evaluate", fitted, tables.new, "--report", page]
+    assert "exists" in mild(*words).err
+    assert page.read_text() == "mine"
+    done = mild(*words, "--overwrite")
+    assert done.out.splitlines()[-1] == f"Written to {page}."
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    refused = mild("evaluate", fitted, tables.new, "--report", tables.folder / "report.txt")
+    assert refused.code == 1
+    assert "must end in .html" in refused.err

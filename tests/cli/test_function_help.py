@@ -21,8 +21,7 @@ DESCRIBED = described_commands(library_commands())
 
 def test_the_commands_that_have_a_function_are_described_by_it():
     assert {
-        "tune", "fit", "evaluate", "compare", "report", "explain", "route",
-        "convert", "data split", "describe",
+        "tune", "fit", "evaluate", "compare", "explain", "route", "convert", "describe",
     } <= set(DESCRIBED)  # fmt: skip
 
 
@@ -51,10 +50,11 @@ def test_a_new_default_of_the_function_is_the_default_of_the_command(monkeypatch
         assert mild("fit", logs.log, "--out", folder).code == 0
     mild("evaluate", folder, logs.new)
     assert (given["confidence"], given["random_state"]) == (0.5, 3)
-    assert "keep_seen" not in given
+    assert "groups" in given
+    assert "beta" in given
     assert "Default: 0.5." in mild("evaluate", "--help").out
-    mild("evaluate", folder, logs.new, "--confidence", "0.8", "--keep-seen")
-    assert (given["confidence"], given["keep_seen"]) == (0.8, True)
+    mild("evaluate", folder, logs.new, "--confidence", "0.8")
+    assert given["confidence"] == 0.8
 
 
 def test_a_docstring_without_parameters_describes_none():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -76,21 +74,28 @@ def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
     assert "optimistic" not in done.err
 
 
-def test_a_report_by_groups_says_what_evaluate_says(mild, logs, readers, tmp_path):
-    words = ["--groups", "subject", "--json"]
-    told = mild("evaluate", readers(), logs.new, *words).json()["verdict"]
-    out = ["--table", logs.new, "--out", tmp_path / "page.html"]
-    assert mild("report", readers(), *out, *words).json()["verdict"]["sentence"] == told["sentence"]
+def test_a_report_shows_groups_and_queries(mild, logs, readers, tmp_path):
+    page = tmp_path / "page.html"
+    words = ["--groups", "subject", "--report", page]
+    done = mild("evaluate", readers(), logs.new, *words)
+    content = page.read_text(encoding="utf-8")
+    assert "error + what asking costs" in content
+    for subject in ("s0", "s1"):
+        assert subject in content
+    assert done.out.splitlines()[-1] == f"Written to {page}."
 
 
-def test_an_evaluation_can_be_saved_for_a_report(mild, logs, tmp_path):
-    assert mild("fit", logs.log, "--out", tmp_path / "r").code == 0
-    done = mild("evaluate", tmp_path / "r", logs.new, "--save")
-    assert done.out.splitlines()[-1] == f"Written to {tmp_path / 'r' / 'evaluation.json'}."
-    saved = json.loads((tmp_path / "r" / "evaluation.json").read_text(encoding="utf-8"))
-    assert saved["verdict"]["sentence"] == done.out.splitlines()[-2]
-    assert mild("fit", logs.log, "--out", tmp_path / "r", "--overwrite").code == 0
-    assert not (tmp_path / "r" / "evaluation.json").exists()
+def test_all_rows_are_judged_and_those_of_the_training_are_warned_of(mild, logs, readers, tmp_path):
+    columns = {name: cells[:40] for name, cells in make_columns(150, 0, prices=True).items()}
+    done = mild(
+        "evaluate", readers(), write_outcomes(columns, tmp_path / "some.csv"), "--json",
+        "--report", tmp_path / "page.html",
+    )  # fmt: skip
+    assert done.json()["rows"] == 40
+    assert done.json()["seen_in_fit"] == {"queries": 40, "checked": 40}
+    warning = "warning: 40 of 40 queries were in the training data"
+    assert [line[: len(warning)] for line in done.err.splitlines()].count(warning) == 1
+    assert "optimistic" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 # Bad input

@@ -51,7 +51,7 @@ def evaluate(router: str, table: str, *more: str) -> list[str]:
 
 def report(router: str, table: str, out: str, *more: str) -> list[str]:
     """Evaluate a router, and write the page."""
-    return ["report", router, "--table", table, "--out", out, *more]
+    return ["evaluate", router, table, "--report", out, *more]
 
 
 def compare(table: str, methods: Sequence[str], *more: str) -> list[str]:
@@ -120,7 +120,7 @@ KEYS = {
         *("router", "text", "cost", "best_family", "best_params", "met", "goal"),
         *("skipped_families", "dropped_margins", "choice", "routes_as_constant", "candidates"),
         *("verdict", "target", "certainty", "shares", "baselines", "coin", "level"),
-        *("prices_unused", "cascade", "answers_unused", "notes"),
+        *("prices_unused", "cascade", "answers_unused", "notes", "holdout"),
     },
     "fit": {
         *("router", "kind", "estimator", "n_features", "margins", "notes", "text", "cost"),
@@ -284,6 +284,21 @@ def read_target(figures: Mapping[str, Any]) -> Target:
     ):
         intervals[name] = (target[key]["estimate"], target[key]["low"], target[key]["high"])
     return Target(target["met"], target["certified"], target["reference"], **intervals)
+
+
+def read_seen(figures: Mapping[str, Any]) -> int:
+    """How many rows the router was trained on, by ``evaluate``."""
+    return figures["seen_in_fit"]["queries"]
+
+
+def read_sentence(figures: Mapping[str, Any]) -> str:
+    """The verdict of ``tune`` or ``evaluate`` in words."""
+    return figures["verdict"]["sentence"]
+
+
+def read_holdout(figures: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What ``tune`` says of the rows that it kept back, as ``evaluate`` would; None if there are none."""
+    return figures["holdout"]
 
 
 @dataclass

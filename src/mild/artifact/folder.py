@@ -42,9 +42,6 @@ from mild.errors import InvalidInputError, OutputExistsError, RouterFileError, c
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
 
-#: Other files of mild in a router's folder; they are deleted when the router is replaced.
-COMPANIONS = ("evaluation.json",)
-
 
 def write_folder(
     folder: str | os.PathLike[str],
@@ -156,7 +153,7 @@ def _names_in(target: Path) -> set[str]:
 
 def _names_of_mild(target: Path) -> set[str]:
     """Names of files and folders that mild may have written there, and may delete."""
-    names = {MANIFEST_FILE, TENSORS_FILE, *COMPANIONS}
+    names = {MANIFEST_FILE, TENSORS_FILE}
     for features in FEATURES.values():
         names.update(features.FILES)
     # A README.md that mild did not write is somebody's work.

@@ -9,21 +9,18 @@ import typer
 
 from mild.cli.compare import compare
 from mild.cli.console import MildCommand
-from mild.cli.data import convert, data, describe, split
+from mild.cli.data import convert, describe
 from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.explain import explain
-from mild.cli.extensions import GROUP_SETTINGS, CommandGroup, ExtensibleGroup, build_group
+from mild.cli.extensions import GROUP_SETTINGS, ExtensibleGroup
 from mild.cli.fit import fit
-from mild.cli.report import report
 from mild.cli.route import route
 from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, evaluate, compare, report, explain, demo, route,
-    describe, convert,
+    fit, tune, evaluate, compare, explain, demo, route, describe, convert,
 ]  # fmt: skip
-GROUPS = [CommandGroup(data, {"split": split})]
 
 
 def build_app() -> typer.Typer:
@@ -32,8 +29,6 @@ def build_app() -> typer.Typer:
     app.callback()(_mild)
     for command in COMMANDS:
         app.command(command.__name__.replace("_", "-"), cls=MildCommand)(command)
-    for group in GROUPS:
-        app.add_typer(build_group(group))
     return app
 
 

@@ -1,4 +1,4 @@
-"""``mild describe``, ``mild convert`` and ``mild data split``."""
+"""``mild describe`` and ``mild convert``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from mild.cli import options as o
 from mild.cli.console import (
@@ -34,10 +34,6 @@ Table = Annotated[
         metavar="FILE",
     ),
 ]
-
-
-def data() -> None:
-    """Divide a table of outcomes into a file to train on and one to test on."""
 
 
 @o.takes_options()
@@ -127,64 +123,6 @@ def convert(
     def show() -> None:
         print_sentence(f"{file}: {with_options(table.layout)}")
         print_sentence(f"Written to {written}.")
-
-    emit(report, as_json, show)
-
-
-@o.takes_options(
-    "mild.data.writing:split_file",
-    "mild.data:Outcomes.split",
-    o.READ_OUTCOMES,
-    names={"test": "test_size"},
-)
-def split(
-    *,
-    file: Annotated[
-        str,
-        Argument(help="One file: .parquet, .csv, .tsv, .json, .jsonl, also .gz.", metavar="FILE"),
-    ],
-    test: Annotated[float | None, Option()] = None,
-    groups: o.Groups = None,
-    time: o.Time = None,
-    random_state: o.RandomState = None,
-    out: Annotated[
-        str | None,
-        Option("--out", "-o", metavar="PATH"),
-    ] = None,
-    overwrite: o.Overwrite = False,
-    as_json: o.AsJson = False,
-    query: o.Query = None,
-) -> None:
-    """Divide a table into a file to train on and one to test on.
-
-    log.csv becomes log.train.csv and log.test.csv, with the same columns. Equal queries, and rows of a
-    --groups, are on one side. With --time the latest rows are the test; those of them whose query or group
-    is in the past are in neither file.
-
-    \b
-    Example:
-      mild data split log.parquet --test 0.3 --groups subject
-      mild tune log.train.parquet --out router
-      mild evaluate router log.test.parquet
-    """
-    from mild.data import split_file
-
-    settings = o.filled(split_file, test_size=test, random_state=random_state)
-    files = split_file(
-        file, groups=groups, time=time, out=out, overwrite=overwrite, query=query, **settings
-    )
-    report = {
-        "file": file,
-        **files.as_dict(),
-        "test_size": settings["test_size"],
-        "groups": groups,
-        "time": time,
-        "random_state": settings["random_state"],
-    }
-
-    def show() -> None:
-        for sentence in files.sentences:
-            print_sentence(sentence)
 
     emit(report, as_json, show)
 

@@ -57,9 +57,9 @@ def demo(
     """Show what mild does, on a table of real outcomes, in less than a minute.
 
     Two small language models and a rule-based solver have answered 1,500 questions. The demo shows the
-    table, a router for it, its verdict on rows that it has not seen, three queries with the reason for
-    each choice, a chat request through the gateway if it is installed, and a report. Every step prints its
-    command.
+    table, a router for it, its verdict on rows that it has not seen, with a report, three queries with the
+    reason for each choice, and a chat request through the gateway if it is installed. Every step prints
+    its command.
 
     The comparison on the paper's setups is `make demo-paper`, in a checkout.
 
@@ -109,7 +109,7 @@ class _Steps:
 
 
 def _tour(cli: Any, folder: Path, as_json: bool) -> None:
-    """Run the steps of the demo on the table that comes with mild: describe, tune, evaluate, report, ..."""
+    """Run the steps of the demo on the table that comes with mild: describe, tune, evaluate, ..."""
     from mild.evaluation.figures import named_baselines
 
     start = time.perf_counter()
@@ -130,11 +130,12 @@ def _tour(cli: Any, folder: Path, as_json: bool) -> None:
         steps.show(f"   {tuned['target']['sentence']}")
 
     steps.begin("Does it pay on rows that it has not seen?")
-    evaluation = steps.run("evaluate", router, test, "--save")
+    evaluation = steps.run("evaluate", router, test, "--report", page, "--overwrite")
     if not as_json:
         n_rows = evaluation["summary"]["n_known"]
         print_choices(f"on {n_rows:,} rows", "choice", named_baselines(evaluation["baselines"]))
     steps.show(f"   {evaluation['verdict']['sentence']}")
+    steps.show(f"   The report is in {page.resolve()}: open it in a browser.")
 
     steps.begin("Three queries, and the reason for each choice")
     for query in QUERIES:
@@ -146,9 +147,6 @@ def _tour(cli: Any, folder: Path, as_json: bool) -> None:
         steps.begin("One chat request, answered through the gateway")
         _ask_gateway(steps)
 
-    steps.begin("The report")
-    steps.run("report", router, "--out", page, "--overwrite")
-    steps.show(f"   Written to {page.resolve()}: open it in a browser.")
     duration = time.perf_counter() - start
     result = {
         "folder": str(folder),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,11 +44,17 @@ def evaluate(
     confidence: o.Confidence = None,
     cost: o.CostOptions,
     groups: o.Groups = None,
-    keep_seen: o.KeepSeen = None,
-    save: Annotated[
-        bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
-    ] = False,
     random_state: o.RandomState = None,
+    report: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="HTML page to write: a single file, which needs no network, with the verdict, the "
+            "frontier of cost and quality, shares, groups, calibration, and the largest regrets.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     reading: o.AnswerOptions,
 ) -> None:
@@ -55,16 +62,21 @@ def evaluate(
 
     A router with a target is judged by it, against the expert that was best when it was tuned. Another
     one is compared with the expert that is best on this very data, a strict baseline. Use data that the
-    router was not fitted on: where less than 5 % of the rows were in its training data, these are left
-    out. The loss is counted as in the fit, unless options say otherwise; a priced router then decides by
-    the new prices. A cascade needs a table with answers (answer__<model>).
+    router was not fitted on; a warning says how many rows it was. The loss is counted as in the fit,
+    unless options say otherwise; a priced router then decides by the new prices. A cascade needs a table
+    with answers (answer__<model>).
 
     \b
     Example:
-      mild evaluate router new.parquet --groups subject --save
+      mild evaluate router new.parquet --groups subject
+      mild evaluate router new.parquet --report report.html
     """
     from mild.artifact import load
     from mild.evaluation.evaluate import evaluate as judge
+    from mild.report import check_report
+
+    if report is not None:
+        check_report(report, overwrite)
 
     source = OutcomeSource(data, reading, cost, groups)
     saved_router = load(router)
@@ -73,27 +85,26 @@ def evaluate(
         saved_router,
         table,
         **source.arguments,
-        **o.without_none(keep_seen=keep_seen, confidence=confidence, random_state=random_state),
+        **o.without_none(confidence=confidence, random_state=random_state),
     )
     for sentence in evaluation.notes:
         note(sentence)
     note_findings(evaluation.judged.task.table)
-    if evaluation.warning is not None:
-        note(evaluation.warning, "warning")
-    report = {"router": str(router), "data": data, **evaluation.as_dict()}
+    result = {"router": str(router), "data": data, **evaluation.as_dict()}
     failed = None
-    if save:
-        report["saved"] = None
-        file, failed = try_writing(lambda: evaluation.save(router, split="a separate table"))
-        if file is not None:
-            report["saved"] = str(file)
-    emit(report, as_json, lambda: _show(evaluation, report), failed)
+    if report is not None:
+        title = f"Router report: {router.resolve().name}"
+        page, failed = try_writing(
+            lambda: evaluation.write_report(report, overwrite=overwrite, title=title)
+        )
+        result["report"] = None if page is None else str(page)
+    emit(result, as_json, lambda: _show(evaluation, result), failed)
 
 
-def _show(evaluation: Evaluation, report: Mapping[str, Any]) -> None:
+def _show(evaluation: Evaluation, result: Mapping[str, Any]) -> None:
     """Print the tables and the verdict."""
-    print_sentence(loss_line(report))
-    print_evaluation(report, f"on {count_noun(report['summary']['n_known'], 'row')}")
+    print_sentence(loss_line(result))
+    print_evaluation(result, f"on {count_noun(result['summary']['n_known'], 'row')}")
     if evaluation.warning is not None:
         rows = "some of these rows"
         if evaluation.overlap["same_data_as_fit"]:
@@ -101,8 +112,8 @@ def _show(evaluation: Evaluation, report: Mapping[str, Any]) -> None:
         print_sentence(f"The router was fitted on {rows}, so this is no verdict on new ones:")
     for sentence in evaluation.sentences:
         print_sentence(with_options(sentence))
-    if report.get("saved") is not None:
-        print_sentence(f"Written to {report['saved']}.")
+    if result.get("report") is not None:
+        print_sentence(f"Written to {result['report']}.")
 
 
 def read_known(router: Router, source: OutcomeSource) -> Outcomes:

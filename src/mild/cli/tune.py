@@ -16,7 +16,6 @@ from mild.cli.console import (
     MISSED,
     columns_of,
     emit,
-    fixed,
     note,
     print_sentence,
     print_table,
@@ -24,16 +23,16 @@ from mild.cli.console import (
     try_writing,
     with_options,
 )
-from mild.cli.outcomes import OutcomeSource, loss_line
-from mild.errors import OptionError
+from mild.cli.outcomes import OutcomeSource
+from mild.errors import OptionError, count_noun
 from mild.money import amount
 
 if TYPE_CHECKING:
+    from mild.data import Outcomes
+    from mild.evaluation.evaluate import Evaluation
     from mild.tuning.tune import TuneResult
 
 
-# Candidates that --details lists, besides the one that is taken.
-LISTED = 10
 # A router and what it is compared with, as a table calls them.
 BASELINES = {
     "router": "router",
@@ -122,9 +121,15 @@ def tune(
     save_anyway: Annotated[
         bool, Option("--save-anyway", help="Save the router even if the target is missed.")
     ] = False,
-    details: Annotated[
-        bool, Option("--details", help="Also print the loss and the best candidates.")
-    ] = False,
+    holdout: Annotated[
+        float | None,
+        Option(
+            metavar="SHARE",
+            help="Keep this share of the rows back, tune on the others, and judge the router by the rows "
+            "that were kept back. Equal queries, and rows of a --groups, are on one side; with --time the "
+            "latest rows are kept back.",
+        ),
+    ] = None,
     as_json: o.AsJson = False,
     target: TargetOptions,
     options: SearchOptions,
@@ -134,7 +139,8 @@ def tune(
 
     Strengths and margins of a linear router and other kinds of routers are compared by
     cross-validation. Equal queries, and rows of a --groups, stay in one fold; with --time each fold is
-    judged by routers fitted on the past. With --cascade, on a table with answers (answer__<model>),
+    judged by routers fitted on the past. With --holdout, the router is also judged by rows that the search
+    has not seen, as mild evaluate judges. With --cascade, on a table with answers (answer__<model>),
     experts may be asked in steps until an answer is probably right. If the target is missed, the exit code
     is 3, and nothing is saved unless --save-anyway. In Python, mild.tune takes the other settings of a
     search, such as the number of folds: search=RouterCV(cv=10).
@@ -142,18 +148,22 @@ def tune(
     \b
     Example:
       mild tune outcomes.parquet --out router --price-weight 50
-      mild tune outcomes.parquet --out router --groups subject --details
-      mild tune outcomes.parquet --out router --keep-quality 0.95
+      mild tune outcomes.parquet --out router --groups subject
+      mild tune outcomes.parquet --out router --keep-quality 0.95 --holdout 0.3
       mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
       mild tune outcomes.parquet --out router --keep-quality 0.99 --cascade
     """
     from mild.artifact.folder import check_target
+    from mild.evaluation.evaluate import evaluate
     from mild.tuning.tune import tune as search
 
     arguments = options.arguments() | o.without_none(**vars(target), random_state=random_state)
     source = OutcomeSource(data, reading, cost, groups)
     check_target(out, overwrite)
     table = source.read()
+    kept_back = None
+    if holdout is not None:
+        table, kept_back = _keep_back(table, holdout, groups, time, random_state)
     with progress_bar("searching") as progress:
         tuned = search(
             table,
@@ -163,16 +173,22 @@ def tune(
             **source.arguments,
             **arguments,
         )
+    judged = None
+    if kept_back is not None:
+        settings = o.without_none(random_state=random_state)
+        judged = evaluate(tuned.router, kept_back, groups=groups, **settings)
     folder = None
     failed = None
     if tuned.met or save_anyway:
         folder, failed = try_writing(lambda: tuned.router.save(out, overwrite=overwrite))
-    result: dict[str, Any] = {"router": None, **tuned.as_dict()}
-    if folder is not None:
-        result["router"] = str(folder)
+    result = {
+        "router": None if folder is None else str(folder),
+        **tuned.as_dict(),
+        "holdout": None if judged is None else judged.as_dict(),
+    }
     for sentence in tuned.notes:
         note(sentence)
-    emit(result, as_json, lambda: _show(tuned, result["router"], details), failed)
+    emit(result, as_json, lambda: _show(tuned, judged, result["router"]), failed)
     if not tuned.met:
         if not save_anyway:
             note(
@@ -182,14 +198,26 @@ def tune(
         raise typer.Exit(MISSED)
 
 
-def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:
-    """Print the verdict, where the router is and what to do next; with ``details`` the best candidates."""
-    sentences = tuned.sentences
-    if not tuned.rows:
-        # Without candidates the verdict is a note.
-        sentences = sentences[1:]
-    elif details:
-        _show_tried(tuned)
+def _keep_back(
+    table: Outcomes, share: float, groups: str | None, time: str | None, random_state: int | None
+) -> tuple[Outcomes, Outcomes]:
+    """Divide a table into the rows to tune on and those to judge by."""
+    if not 0 < share < 1:
+        rule = f"must be a share of the rows, between 0 and 1; got {share:g}."
+        raise OptionError(parameter="holdout", rule=rule)
+    settings = o.without_none(random_state=random_state)
+    rest, kept_back = table.split(share, groups=groups, time=time, **settings)
+    n_dropped = len(table) - len(rest) - len(kept_back)
+    if n_dropped:
+        rows = count_noun(n_dropped, "later row is", "later rows are")
+        note(f"{rows} left out, because the query or the group is also among earlier rows.")
+    return rest, kept_back
+
+
+def _show(tuned: TuneResult, judged: Evaluation | None, folder: str | None) -> None:
+    """Print the verdict, also on rows that were kept back, where the router is, and what to do next."""
+    # Without candidates the verdict is a note.
+    sentences = tuned.sentences if tuned.rows else tuned.sentences[1:]
     if tuned.verdict.left_out is not None:
         note(tuned.verdict.left_out)
     for sentence in sentences:
@@ -200,18 +228,14 @@ def _show(tuned: TuneResult, folder: str | None, details: bool) -> None:
         _show_shares(tuned.shares)
     if tuned.certainty_rows:
         _show_certainty(tuned.certainty_rows)
+    if judged is not None:
+        n_rows = count_noun(judged.figures.summary["n_known"], "row")
+        print_sentence(f"On the {n_rows} that were kept back:")
+        for sentence in judged.sentences:
+            print_sentence(with_options(sentence))
     if folder is not None:
         print_sentence(f"Saved to {folder} ({tuned.decides_as}).")
         print_sentence(f"Next, on a table of new queries: mild evaluate {quote(folder)} TABLE")
-
-
-def _show_tried(tuned: TuneResult) -> None:
-    """Print what the search tried: settings for a target, or candidates."""
-    if tuned.target is None:
-        print_sentence(loss_line(tuned.as_dict()))
-        _show_candidates(tuned)
-    else:
-        _show_settings(tuned)
 
 
 def _show_baselines(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -257,16 +281,6 @@ def _show_certainty(rows: Sequence[Mapping[str, Any]]) -> None:
     print_table(title, columns_of(cells), left=("setting",))
 
 
-def _show_settings(tuned: TuneResult) -> None:
-    """Print the settings that were compared, the cheapest first."""
-    cells = []
-    for row in tuned.ranked:
-        mark = "*" if row["taken"] else ""
-        cells.append({"taken": mark, **_figures(row), "setting": row["setting"]})
-    title = f"{len(cells)} settings, {tuned.n_folds} folds"
-    print_table(title, columns_of(cells), left=("setting",))
-
-
 def _figures(row: Mapping[str, Any]) -> dict[str, str]:
     """Quality and dollars of an operating point, as cells by their headers."""
     return {
@@ -280,50 +294,3 @@ def _percent(share: float | None) -> str:
     if share is None:
         return "-"
     return f"{100 * share:.1f} %"
-
-
-def _show_candidates(tuned: TuneResult) -> None:
-    """Print the best candidates, and the one that is taken wherever it is."""
-    ranked = tuned.ranked
-    has_families = len({candidate["family"] for candidate in ranked}) > 1
-    cells = []
-    for rank, candidate in enumerate(ranked):
-        if rank >= LISTED and not candidate["taken"]:
-            continue
-        row = {}
-        if has_families:
-            row["family"] = candidate["family"]
-        row["mean loss"] = _mean_loss(candidate)
-        row["± se"] = fixed(candidate["standard_error"])
-        row["minus constant"] = fixed(candidate["difference"])
-        row["parameters"] = _parameters(candidate["params"])
-        cells.append(row)
-    meaning = "is taken"
-    if tuned.uses_cascade:
-        meaning = "would be taken without the cascade"
-    n_best = min(LISTED, len(ranked))
-    title = f"best {n_best} of {len(ranked)} candidates, {tuned.n_folds} folds; * {meaning}"
-    print_table(title, columns_of(cells), left=("parameters",))
-    if tuned.why_taken is not None:
-        print_sentence(tuned.why_taken)
-
-
-def _mean_loss(candidate: Mapping[str, Any]) -> str:
-    """The mean loss, with a star if the candidate is taken."""
-    mean_loss = fixed(candidate["mean_cost"])
-    if candidate["taken"]:
-        return f"* {mean_loss}"
-    return mean_loss
-
-
-def _parameters(params: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_short(value)}" for name, value in params.items())
-
-
-def _short(value: object) -> str:
-    """A value of a parameter in few characters."""
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(_short, value))
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return str(value)

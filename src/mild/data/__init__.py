@@ -10,9 +10,7 @@ from mild.data.outcomes import read_outcomes
 from mild.data.queries import CHOICE_NAMES, QUERY_NAMES
 from mild.data.tables import infer_array, read_columns, read_table
 from mild.data.writing import (
-    FileSplit,
     check_output,
-    split_file,
     write_batches,
     write_columns,
     write_csv,
@@ -24,7 +22,6 @@ __all__ = [
     "FORMS",
     "QUERY_NAMES",
     "CostTerms",
-    "FileSplit",
     "Finding",
     "Outcomes",
     "as_frame",
@@ -38,7 +35,6 @@ __all__ = [
     "read_columns",
     "read_outcomes",
     "read_table",
-    "split_file",
     "write_batches",
     "write_columns",
     "write_csv",

@@ -29,7 +29,7 @@ from mild.data.number_tables import (
     neutral_columns,
 )
 from mild.data.queries import Recipe
-from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
+from mild.data.splits import joined_groups, random_splits, time_splits, time_values
 from mild.data.tables import infer_array, names_except, numbers
 from mild.errors import DataFileError, InvalidInputError, check_arguments, count_noun, listed
 
@@ -734,41 +734,13 @@ class Outcomes:
         >>> len(train), len(test)
         (30, 10)
         """
-        split = self.split_rows(test_size, groups=groups, time=time, random_state=random_state)
-        return self[split.train], self[split.test]
-
-    def split_rows(
-        self,
-        test_size: float = 0.3,
-        *,
-        groups: str | None = None,
-        time: str | None = None,
-        random_state: int = 0,
-    ) -> Split:
-        """Return which rows ``split`` would train on and test on.
-
-        Parameters
-        ----------
-        test_size, groups, time, random_state : optional
-            The same as in ``split``.
-
-        Returns
-        -------
-        Split
-            Row numbers ``train`` and ``test``, and ``dropped``, the number of rows in neither table.
-
-        Examples
-        --------
-        >>> len(table.split_rows(test_size=0.25).test)
-        10
-        """
         check_integer("random_state", random_state, 0)
         group_of_row = self.groups(groups)
         if time is None:
             (split,) = random_splits(group_of_row, 1, test_size, random_state)
         else:
             (split,) = time_splits(self.times(time), group_of_row, 1, test_size)
-        return split
+        return self[split.train], self[split.test]
 
     def to_frame(self) -> Any:
         """Return the table in the wide format (see ``mild.data.write_outcomes``) as a frame.

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import delayed, effective_n_jobs
 
 from mild import metrics
-from mild.artifact.files import check_free
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.arrays import (
     FloatArray,
@@ -33,7 +30,6 @@ from mild.data import CostTerms, Outcomes, read_outcomes
 from mild.data.cost_terms import require_scores
 from mild.data.splits import Split, folds
 from mild.errors import (
-    DataFileError,
     InvalidInputError,
     TuningInterruptedWarning,
     check_arguments,
@@ -41,7 +37,6 @@ from mild.errors import (
     count_noun,
 )
 from mild.evaluation.cascades import cascade_outcomes
-from mild.evaluation.document import data_entries, document_header
 from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
 from mild.metrics.results import (
@@ -53,8 +48,6 @@ from mild.metrics.results import (
 )
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.policies import CascadePolicy, CascadeRun
-from mild.report import write_document
-from mild.report.document import Document
 from mild.routers.parallel import parallel_results
 from mild.tuning.cascades import checked_answers
 from mild.tuning.fitting import fit_labels, make_text_features, table_text_features
@@ -783,74 +776,6 @@ class Comparison:
             )
         title = f"{self.n_rows:,} rows, {count_noun(self.n_splits, 'split')}"
         return html_table(title, lines, [self.verdict.sentence])
-
-    def document(self, title: str = "Comparison of routers") -> Document:
-        """The content of a report on the comparison, JSON-ready."""
-        cost = self.settings.get("cost") or {}
-        return {
-            **document_header("comparison", title, self.expert_names, cost),
-            "rows": self.n_rows,
-            "quality_name": self.quality_name,
-            "left_out": self.not_compared,
-            "verdict": self.verdict.as_dict(),
-            "figures": self._document_figures(),
-            "comparison": self.as_dict(),
-            "data": self._data_entries(cost.get("words")),
-            "settings": [
-                ["confidence", f"{self.confidence * 100:g} %"],
-                ["text features", str(self.settings.get("text") or "none")],
-                ["group", str(self.settings.get("group") or "none")],
-                ["time", str(self.settings.get("time") or "none")],
-            ],
-        }
-
-    def _document_figures(self) -> dict[str, Any]:
-        """Figures of the chosen method beside the best constant and perfect choice."""
-        row = self.row(self.chosen)
-        constant = self.row("constant")
-        return {
-            "loss": row.mean,
-            "constant_loss": constant.mean,
-            "constant_expert": self.verdict.constant_expert,
-            "oracle_loss": self.oracle,
-            "headroom": self.headroom,
-            "headroom_captured": self.captured(row),
-            "shuffled_control": row.shuffled_loss,
-            "shares": row.shares.tolist(),
-            "oracle_shares": self.oracle_shares.tolist(),
-            "recall": as_python(row.recall, finite=True),
-            "baselines": self.baselines,
-            "means": {
-                "router": {"dollars": row.dollars_per_1000, "quality": row.accuracy},
-                "constant": {"dollars": constant.dollars_per_1000, "quality": constant.accuracy},
-            },
-        }
-
-    def _data_entries(self, words: str | None) -> list[list[str]]:
-        """What the rows are, for the report; ``words`` is the cost as a formula."""
-        fingerprint = "not taken"
-        if self.table is not None:
-            fingerprint = self.table.fingerprint()
-        split = (
-            f"{count_noun(self.n_splits, 'split')}, {self.n_train:,.0f} rows to train on and "
-            f"{self.n_test:,.0f} to test on"
-        )
-        names = self.expert_names
-        return data_entries(names, self.table, self.n_rows, fingerprint, words, split)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the document to a .json file, for ``mild report``."""
-        return write_document(self.document(), check_results(path))
-
-
-def check_results(path: str | os.PathLike[str]) -> Path:
-    """Refuse a file to which a comparison cannot be saved."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise invalid("path", f"must be the name of a .json file; got {path!r}.")
-    target = Path(path)
-    if target.suffix.lower() != ".json":
-        raise DataFileError(f"{target}: results must end in .json; got {target.suffix!r}.")
-    return check_free(target, overwrite=True)
 
 
 @check_arguments

@@ -13,12 +13,10 @@ import numpy as np
 from mild._version import __version__
 from mild.artifact import Router
 from mild.core.arrays import FloatArray, IntArray, first_columns
-from mild.data import Outcomes
 from mild.evaluation.cascades import CascadeComparison, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures
 from mild.metrics.results import Results
 from mild.policies.cascade import CascadeRun
-from mild.report.document import SCHEMA, Document
 from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap
 
@@ -36,17 +34,7 @@ class JudgedRows:
     # (n_samples,) the router's choices; for a cascade, the column after those of the experts
     chosen: IntArray
     task: Task
-    # the table before rows that the router was trained on were left out; None if none were
-    full_table: Outcomes | None = None
-    n_seen_left_out: int = 0  # number of these rows
     run: CascadeRun | None = None  # what a cascade does with the rows; None for another router
-
-    @property
-    def table(self) -> Outcomes:
-        """The table before rows were left out that the router was trained on."""
-        if self.full_table is None:
-            return self.task.table
-        return self.full_table
 
     @property
     def outcomes(self) -> Results:
@@ -95,16 +83,12 @@ class JudgedRows:
     def overlap(self) -> dict[str, Any]:
         """Whether the router was fitted on these rows, and how many of their queries."""
         features = first_columns(self.X, self.router.n_features)
-        return training_overlap(self.router, self.table, self.costs, features, self.n_seen_left_out)
+        return training_overlap(self.router, self.task.table, self.costs, features)
 
 
-def document_header(
-    kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]
-) -> Document:
-    """Return the entries that all documents have."""
+def document_header(title: str, names: Sequence[str], cost: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries that say what the document is about and what made it."""
     return {
-        "schema": SCHEMA,
-        "kind": kind,
         "title": title,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
@@ -117,25 +101,15 @@ def document_header(
     }
 
 
-def data_entries(
-    experts: Sequence[str],
-    table: Outcomes | None,
-    rows: int,
-    fingerprint: str,
-    words: str | None,
-    split: str | None,
-) -> list[list[str]]:
-    """Return what a report says about its data: rows, split, experts, cost, fingerprint, findings."""
-    entries = [["rows evaluated", f"{rows:,}"]]
-    if split is not None:
-        entries.append(["split", split])
-    entries.append(["experts", ", ".join(experts)])
-    if table is not None and table.layout:
+def data_entries(experts: Sequence[str], task: Task, rows: int) -> list[list[str]]:
+    """Return what a report says about its data: rows, experts, cost, fingerprint, findings."""
+    table = task.table
+    entries = [["rows evaluated", f"{rows:,}"], ["experts", ", ".join(experts)]]
+    if table.layout:
         entries.append(["table", table.layout])
-    if words is not None:
-        entries.append(["cost", words])
-    entries.append(["fingerprint", fingerprint])
-    if table is not None:
-        for finding in table.findings:
-            entries.append([finding.kind, finding.sentence])
+    if "words" in task.cost:
+        entries.append(["cost", task.cost["words"]])
+    entries.append(["fingerprint", table.fingerprint()])
+    for finding in table.findings:
+        entries.append([finding.kind, finding.sentence])
     return entries

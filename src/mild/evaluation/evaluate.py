@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from mild.artifact.targets import Target, certainty_rows
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
 from mild.data import Outcomes, read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import InvalidInputError, check_arguments, listed
+from mild.errors import InvalidInputError, MildWarning, check_arguments, listed
 from mild.evaluation import sections
 from mild.evaluation.cascades import known_answers
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
@@ -30,19 +31,11 @@ from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
 from mild.metrics.operating_points import Frontier
 from mild.policies import CascadePolicy, MixPolicy
-from mild.report import (
-    EVALUATION_FILE,
-    GUARANTEE,
-    check_report,
-    optimism,
-    report_title,
-    write_document,
-    write_report,
-)
+from mild.report import GUARANTEE, check_report, write_report
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import router_features
 from mild.tuning.tasks import Task, make_task
-from mild.tuning.training_rows import terms_of, with_router_experts, without_seen
+from mild.tuning.training_rows import optimism, terms_of, with_router_experts
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +156,6 @@ class Evaluation:
         self,
         *,
         group: str | None = None,
-        comparison: Mapping[str, Any] | None = None,
-        split: str | None = None,
         title: str = "Router report",
         queries: int = 20,
     ) -> dict[str, Any]:
@@ -174,8 +165,6 @@ class Evaluation:
         ----------
         group : column by which the report shows where routing helps; None for the group column of the
             task or, if it has none, a column with a common name for topics, such as ``subject``
-        comparison : ``Comparison.as_dict()`` on the same table
-        split : how the rows were chosen, in words
         title : title of the page
         queries : number of queries with the largest regret; 0 leaves all texts out
 
@@ -192,11 +181,9 @@ class Evaluation:
         names = list(self.judged.router.experts)
         reported = self._reported_rows(group)
         n_rows = len(reported.routed.costs)
-        frontier = self._frontier(reported, comparison)
-        fingerprint = self.judged.table.fingerprint()
-        cost_words = task.cost.get("words")
+        frontier = self._frontier(reported)
         return {
-            **document_header("evaluation", title, names, task.cost),
+            **document_header(title, names, task.cost),
             "rows": n_rows,
             "quality_name": self.figures.quality_name,
             "left_out": self.figures.left_out,
@@ -210,10 +197,10 @@ class Evaluation:
             "calibration": self._calibration(reported),
             "groups": self._groups(reported),
             "regrets": sections.regrets(reported.routed, queries, reported.labels),
-            "comparison": comparison,
+            "warning": self.warning,
             **self.judged.overlap,
             "router": self._router_facts(),
-            "data": data_entries(names, task.table, n_rows, fingerprint, cost_words, split),
+            "data": data_entries(names, task, n_rows),
             "settings": [
                 ["confidence", f"{self.verdict.confidence * 100:g} %"],
                 ["seed", str(self.random_state)],
@@ -294,9 +281,7 @@ class Evaluation:
             rows += _guarantee_rows(target, router.info.verdict)
         return rows
 
-    def _frontier(
-        self, reported: ReportedRows, comparison: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    def _frontier(self, reported: ReportedRows) -> dict[str, Any]:
         """Price against quality: the experts, the router and its other trade-offs."""
         router = self.judged.router
         direct = router.direct
@@ -311,7 +296,6 @@ class Evaluation:
         return sections.frontier(
             reported.routed,
             sweep,
-            sections.method_points(comparison, router.experts),
             sections.target_limits(router.info.target, self.verdict.target),
         )
 
@@ -370,30 +354,6 @@ class Evaluation:
         target = check_report(path, overwrite)
         write_report(self.document(**options), target, overwrite)
         return target
-
-    def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
-        """Write evaluation.json into a router's folder, for ``mild report``.
-
-        Parameters
-        ----------
-        folder : folder of the router
-        options : those of ``document``; the default title names the folder
-
-        Returns
-        -------
-        path of the file
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     judged.save(router.save(f"{folder}/router")).name
-        'evaluation.json'
-        """
-        if not isinstance(folder, (str, os.PathLike)):
-            raise invalid("folder", f"must be the folder of the router; got {folder!r}.")
-        document = self.document(**{"title": report_title(folder), **options})
-        return write_document(document, served_folder(Path(folder)) / EVALUATION_FILE)
 
     def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
         """Plot quality against dollars: the experts, the router, and its other trade-offs.
@@ -495,7 +455,6 @@ def evaluate(
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
-    keep_seen: bool = False,
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> Evaluation:
@@ -503,8 +462,8 @@ def evaluate(
 
     A router with a target is judged by it, against the expert that was best when it was tuned. Any other
     is compared with the expert that is best on this very data, a strict baseline. Use data that the router
-    was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
-    separate heads for errors and prices then decides by the new prices.
+    was not fitted on; a warning says how many rows it was. The cost is counted as in the fit, unless its
+    terms are given; a router with separate heads for errors and prices then decides by the new prices.
 
     A cascade is judged by the answers of the table (columns ``answer__<expert>``): what counts are the
     answer that it gives and everything that it paid. It is also compared with the same router without
@@ -517,8 +476,6 @@ def evaluate(
         a table of numbers, which ``Outcomes.from_arrays`` makes of arrays
     groups : column whose equal values count once in the interval, in addition to equal queries
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
-    keep_seen : whether to keep rows whose query the router was trained on. By default they are left out
-        if they are less than 5 % of the rows; otherwise they are kept, and a warning says so
     confidence : confidence level of the intervals
     random_state : seed of the intervals
 
@@ -543,9 +500,12 @@ def evaluate(
     elif not isinstance(router, Router):
         router = as_router(router)
     stated_terms = CostTerms(beta, price_weight, latency_weight)
-    judged_rows, notes = _apply_router(router, data, stated_terms, groups, keep_seen)
+    judged_rows, notes = _apply_router(router, data, stated_terms, groups)
     figures = judged_rows.figures(confidence, random_state)
-    return Evaluation(figures, judged_rows, random_state, notes)
+    evaluation = Evaluation(figures, judged_rows, random_state, notes)
+    if evaluation.warning is not None:
+        warnings.warn(evaluation.warning, MildWarning, stacklevel=3)
+    return evaluation
 
 
 def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
@@ -595,25 +555,20 @@ def _apply_router(
     data: Any,
     stated_terms: CostTerms,
     groups: str | None,
-    keep_seen: bool,
 ) -> tuple[JudgedRows, tuple[str, ...]]:
     """Apply a router to the rows of a table; ``stated_terms`` are the cost terms given to ``evaluate``.
 
     Returns
     -------
     judged_rows : the router, the rows and its choices
-    notes : sentences on rows that were left out, and on how the router was changed
+    notes : sentences on rows and experts that were left out, and on how the router was changed
     """
     table = _readable_table(router, data)
     _check_expert_names(router, table)
     notes = [_unknown_experts_note(router, table)]
     # Drop experts that the router does not know, and put the others in the same order in both.
-    full_table = with_router_experts(router, table)
-    router = in_order_of(router, full_table.experts)
-    table = full_table
-    if not keep_seen:
-        table, seen_note = without_seen(router, full_table)
-        notes.append(seen_note)
+    table = with_router_experts(router, table)
+    router = in_order_of(router, table.experts)
     terms = _terms(router, table, stated_terms)
     # Ties between experts are broken as in training.
     task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
@@ -630,8 +585,7 @@ def _apply_router(
         run = router.cascade.run(X, known_answers(task.table, router.cascade))
         # The cascade's own column comes after those of the experts.
         chosen = np.full(len(run.expert), len(router.experts))
-    n_seen = len(full_table) - len(table)
-    judged_rows = JudgedRows(router, task.costs, X, chosen, task, full_table, n_seen, run)
+    judged_rows = JudgedRows(router, task.costs, X, chosen, task, run)
     return judged_rows, tuple(filter(None, notes))
 
 

@@ -127,11 +127,10 @@ class SweepPoint(NamedTuple):
 def frontier(
     rows: RoutedRows,
     sweep: Sequence[SweepPoint] = (),
-    methods: Sequence[Point] = (),
     target: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return points of price and quality, marked if no other one beats them in both, and the target."""
-    points = _points(rows, sweep, methods)
+    points = _points(rows, sweep)
     axis = _axis(points)
     label = None
     if axis is not None:
@@ -149,17 +148,13 @@ def frontier(
     }
 
 
-def _points(
-    rows: RoutedRows, sweep: Sequence[SweepPoint], methods: Sequence[Point]
-) -> list[dict[str, Any]]:
-    """Return a point for each expert, other price weights, methods, the router and perfect choice."""
+def _points(rows: RoutedRows, sweep: Sequence[SweepPoint]) -> list[dict[str, Any]]:
+    """Return a point for each expert, other price weights, the router and perfect choice."""
     points = []
     for expert, name in enumerate(rows.expert_names):
         points.append(_point("constant", name, rows.means(np.full(len(rows.costs), expert))))
     for name, chosen in sweep:
         points.append(_point("operating", name, rows.means(chosen)))
-    for method in methods:
-        points.append(_point("method", str(method["name"]), method))
     points.append(_point("router", "router", rows.means(rows.chosen)))
     points.append(_point("oracle", "oracle", rows.means(rows.outcomes.oracle())))
     return points
@@ -408,37 +403,6 @@ def _axis(points: Sequence[Point]) -> str | None:
         if values and None not in values and max(values) > min(values):
             return key
     return None
-
-
-def method_points(
-    comparison: Mapping[str, Any] | None, names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return the methods of a comparison of the same experts as points, if their quality is known.
-
-    The best constant is left out, because the constants are points already.
-    """
-    if comparison is None or sorted(comparison["experts"]) != sorted(names):
-        return []
-    order = [comparison["experts"].index(name) for name in names]
-    points = []
-    for row in comparison["methods"][1:]:
-        if row.get("accuracy") is None:
-            continue
-        dollars = None
-        if row["price"] is not None:
-            dollars = 1000 * row["price"]
-        points.append(
-            {
-                "name": row["label"],
-                "cost": row["mean_cost"],
-                "quality": row["accuracy"],
-                "dollars": dollars,
-                "seconds": row["latency"],
-                "asking": row["mean_cost"] - (1 - row["accuracy"]),
-                "shares": [row["shares"][expert] for expert in order],
-            }
-        )
-    return points
 
 
 # Groups: where routing helps.

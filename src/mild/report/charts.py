@@ -26,7 +26,6 @@ Span = tuple[float, float, float]
 # Corners of the marks that are not circles, in multiples of the radius.
 SHAPES = {
     "router": ((0, -1.25), (1.25, 0), (0, 1.25), (-1.25, 0)),
-    "method": ((-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)),
     "oracle": (
         (0, -1.35), (0.36, -0.44), (1.28, -0.42), (0.58, 0.19), (0.79, 1.09), (0, 0.58),
         (-0.79, 1.09), (-0.58, 0.19), (-1.28, -0.42), (-0.36, -0.44),
@@ -108,13 +107,13 @@ def _signed_tick(value: float) -> str:
 
 # The frontier: quality against price, one drawing for a wide page and one for a phone.
 
-RADII = {"constant": 5.0, "operating": 3.5, "method": 4.5, "router": 8.0, "oracle": 8.0}
+RADII = {"constant": 5.0, "operating": 3.5, "router": 8.0, "oracle": 8.0}
 # Distance between the mark of a router with a target and the ring around it.
 RING = 6.0
 # Order in which marks are drawn: later ones lie on top.
-DEPTHS = ("constant", "method", "operating", "oracle", "router")
+DEPTHS = ("constant", "operating", "oracle", "router")
 # Order in which names get a place; operating points have no name.
-RANKS = {"router": 0, "oracle": 1, "constant": 3, "method": 4}
+RANKS = {"router": 0, "oracle": 1, "constant": 3}
 LAST_RANK = 9
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from mild.artifact.files import check_free
+from mild.artifact.files import check_free, replacing
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
 from mild.metrics.results import TIES
@@ -31,7 +31,6 @@ from mild.report.charts import (
     interval_chart,
     polygon,
 )
-from mild.report.document import SCHEMA, optimism, write_text
 from mild.report.formatting import (
     capitalised,
     cost_text,
@@ -62,7 +61,6 @@ LINKS = {
     "groups": "Where it helps",
     "calibration": "Probabilities",
     "regrets": "Regrets",
-    "methods": "Methods",
     "settings": "Settings",
 }
 # Points of the list of qualities that are shown; the others are folded.
@@ -120,7 +118,14 @@ def write_report(
     Path
         The file that was written.
     """
-    return write_text(check_report(path, overwrite), render(document))
+    target = check_report(path, overwrite)
+    page = render(document)
+    try:
+        with replacing(target) as file:
+            file.write(page.encode(errors="replace"))
+    except OSError as error:
+        raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
+    return target
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -142,11 +147,8 @@ def render(document: Mapping[str, Any]) -> str:
     Raises
     ------
     InvalidInputError
-        The document has another schema, or something in it is missing or wrong.
+        Something in the document is missing or wrong.
     """
-    if document.get("schema") != SCHEMA:
-        rule = f"must be an evaluation of schema {SCHEMA}; got {document.get('schema')!r}."
-        raise invalid("document", rule)
     try:
         return _page(clean(document))
     except (LookupError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
@@ -173,8 +175,7 @@ def _page(document: dict[str, Any]) -> str:
     style = _template_file("style.css")
     script = _template_file("script.js")
     facts = fact_lines(document)
-    compared_methods = _compared_methods(document)
-    parts = _parts(document, compared_methods)
+    parts = _parts(document)
     # Only parts that the page has are in its list of contents.
     links = []
     for name, title in LINKS.items():
@@ -191,27 +192,21 @@ def _page(document: dict[str, Any]) -> str:
         ties=TIES,
         facts=facts,
         beside=alternatives_table(document),
-        warning=optimism(document),
+        warning=document["warning"],
         bars=verdict_bars(document),
         asked=target_lines(verdict["target"]),
         links=links,
         policy=_content_policy(style, script),
         style=style,
         script=script,
-        compared_methods=compared_methods,
         **parts,
     )
     return BETWEEN_TAGS.sub("><", page).strip() + "\n"
 
 
-def _parts(
-    document: Mapping[str, Any], compared_methods: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _parts(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what each part of the page shows, by the name of the part; nothing for a missing part."""
     cascade = document.get("cascade") or {}
-    methods = None
-    if document.get("comparison"):
-        methods = interval_chart([row["minus_constant"] for row in compared_methods])
     return {
         "steps": cascade.get("steps"),
         "frontier": _frontier(document.get("frontier"), document["experts"]),
@@ -219,7 +214,6 @@ def _parts(
         "groups": _groups(document.get("groups")),
         "calibration": _calibration(document),
         "regrets": document.get("regrets"),
-        "methods": methods,
         "settings": True,
     }
 
@@ -375,12 +369,6 @@ def _groups(groups: Mapping[str, Any] | None) -> IntervalChart | None:
     for row in groups["rows"]:
         spans.append((row["estimate"], row["low"], row["high"]))
     return interval_chart(spans)
-
-
-def _compared_methods(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the methods of a comparison that were compared with the best constant."""
-    comparison = document.get("comparison") or {}
-    return [row for row in comparison.get("methods", ()) if row["minus_constant"]]
 
 
 @dataclass(frozen=True)

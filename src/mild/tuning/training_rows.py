@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,10 @@ from mild.artifact import Router, fingerprint
 from mild.core.arrays import BoolArray, FloatArray
 from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import InvalidInputError, count_noun, listed
+from mild.errors import InvalidInputError, listed
 
 #: Hashes of training queries that are kept: 800 KB of them.
 MAX_HASHES = 100_000
-#: Rows of which less than this percentage was trained on are judged without those that were.
-FEW_PERCENT = 5
 
 
 def terms_of(router: Router) -> CostTerms | None:
@@ -120,58 +118,30 @@ def with_router_experts(router: Router, table: Outcomes) -> Outcomes:
     return table.select(experts)
 
 
-def without_seen(router: Router, table: Outcomes) -> tuple[Outcomes, str | None]:
-    """A table without the few rows that a router was trained on, and a sentence about them.
-
-    Where they are ``FEW_PERCENT`` of the rows or more, where there are none, and where it is not recorded
-    what the router was trained on, the table is as before, and the sentence None.
-    """
-    index = TrainingQueryIndex.by(router)
-    if index is None:
-        return table, None
-    overlap = index.overlap(table)
-    n_seen = overlap["queries"]
-    n_checked = overlap["checked"]
-    if not 0 < 100 * n_seen < FEW_PERCENT * n_checked:
-        return table, None
-    unseen = replace(table[~index.seen(table)], findings=table.findings)
-    sentence = _left_out_sentence(n_seen, n_checked)
-    if n_checked < len(table):
-        sentence += (
-            f" {len(table) - n_checked:,} other rows could not be checked: of a large training table only "
-            f"{index.hashes.size:,} hashes of queries are kept."
-        )
-    return unseen, sentence
-
-
-def _left_out_sentence(n_seen: int, n_checked: int) -> str:
-    """Which rows are left out because they were trained on, and how to keep them."""
-    verb = "are"
-    pronoun = "them"
-    if n_seen == 1:
-        verb = "is"
-        pronoun = "it"
-    share = f"{100 * n_seen / n_checked:.2g} %"
-    return (
-        f"{count_noun(n_seen, 'row')} ({share}) {verb} left out because the query was in the training "
-        f"data; keep_seen=True keeps {pronoun}."
-    )
-
-
-def training_overlap(
-    router: Router, table: Outcomes | None, costs: FloatArray, X: Any, left_out: int = 0
-) -> dict[str, Any]:
-    """Whether a router was fitted on these rows, and how many of their queries, if that is recorded.
-
-    ``table`` has all rows, ``left_out`` of which are not in ``X`` because the router was trained on them.
-    """
+def training_overlap(router: Router, table: Outcomes, costs: FloatArray, X: Any) -> dict[str, Any]:
+    """Whether a router was fitted on these rows, and how many of their queries, if that is recorded."""
     sources = (router.info.data, router.info.table)
     fitted_on = [source.fingerprint for source in sources if source is not None]
-    is_same = fingerprint(X, costs) in fitted_on
-    seen = None
-    if table is not None:
-        is_same = is_same or table.fingerprint() in fitted_on
-        index = TrainingQueryIndex.by(router)
-        if index is not None:
-            seen = {**index.overlap(table), "left_out": left_out}
+    is_same = fingerprint(X, costs) in fitted_on or table.fingerprint() in fitted_on
+    index = TrainingQueryIndex.by(router)
+    seen = None if index is None else index.overlap(table)
     return {"same_data_as_fit": is_same, "seen_in_fit": seen}
+
+
+def optimism(overlap: Mapping[str, Any]) -> str | None:
+    """Return a warning if a router was trained on rows that it is judged by, otherwise None.
+
+    >>> seen = {"queries": 3, "checked": 50}
+    >>> optimism({"same_data_as_fit": False, "seen_in_fit": seen})  # doctest: +ELLIPSIS
+    '3 of 50 queries were in the training data, too: the figures are optimistic. Judge ...'
+    """
+    remedy = "Judge the router by other rows, as mild tune --holdout and Outcomes.split keep back."
+    if overlap["same_data_as_fit"]:
+        return f"the router was fitted on these rows: the figures are optimistic. {remedy}"
+    seen = overlap["seen_in_fit"]
+    if not seen or not seen["queries"]:
+        return None
+    return (
+        f"{seen['queries']:,} of {seen['checked']:,} queries were in the training data, too: the "
+        f"figures are optimistic. {remedy}"
+    )

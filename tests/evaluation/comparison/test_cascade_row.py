@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,7 +15,6 @@ from mild.errors import InvalidInputError
 from mild.evaluation import comparison
 from mild.evaluation.comparison import Comparison
 from mild.features import HashingFeatures
-from mild.report.page import render
 
 OPTIONS = {
     "n_splits": 2,
@@ -54,12 +51,6 @@ def test_what_a_cascade_pays_is_counted(found: Comparison) -> None:
     lines = {line["key"]: line for line in found.baselines}
     assert_allclose(lines["router"]["loss"], row.mean)
     assert_allclose(lines["perfect"]["loss"], perfect.oracle)
-
-
-def test_the_document_is_shown(found: Comparison) -> None:
-    content = json.loads(json.dumps(found.document()))
-    assert content["comparison"]["methods"][-1]["asked"][2] == found.row("cascade").asked[2]
-    assert "asks in steps and reads the answers" in render(content)
 
 
 def test_workers_find_the_same(found: Comparison) -> None:
