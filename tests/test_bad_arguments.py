@@ -97,8 +97,7 @@ def test_a_misspelled_argument_is_recognised(table, call):
         ({"methods": 3}, "methods"),
         ({"n_splits": 0}, "n_splits"),
         ({"test_size": "a"}, "test_size"),
-        ({"search": mild.RouterCV(cv=1)}, "cv"),
-        ({"search": mild.LinearRouter()}, "search"),
+        ({"search": mild.RouterCV()}, "search"),
         ({"random_state": "a"}, "random_state"),
         ({"n_jobs": 0}, "n_jobs"),
     ],
@@ -169,26 +168,28 @@ def test_rows_are_taken_by_number_by_mask_by_slice_and_not_at_all(table):
     assert len(table[[]]) == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_a_report_needs_a_name(table, router, tmp_path):
     judged = mild.evaluate(router, table)
     assert code_of(judged.write_report, None) == "invalid_path"
     assert code_of(judged.write_report, tmp_path / "r.html", titel="x") == "invalid_titel"
-    assert code_of(judged.save, None) == "invalid_folder"
-    assert code_of(mild.compare(table, **METHODS).save, None) == "invalid_path"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("plot", ["plot_frontier", "plot_calibration", "plot_shares"])
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_a_plot_needs_axes(table, router, plot):
     pytest.importorskip("matplotlib")
     assert code_of(getattr(mild.evaluate(router, table), plot), ax=3) == "invalid_ax"
 
 
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_a_frontier_needs_scores(numbers):
     pytest.importorskip("matplotlib")
     assert code_of(mild.evaluate(numbers, NUMBERS).plot_frontier) == "invalid_data"
 
 
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_results_are_ready_for_json(table, router, numbers):
     found = mild.tune(table, **LINEAR)
     judged = mild.evaluate(router, table), mild.evaluate(numbers, NUMBERS)

@@ -46,6 +46,7 @@ def test_tables_and_pages_use_the_word(mild, graded, tmp_path, which):
 
 
 @pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_results_name_their_quality(graded, which):
     table = read_outcomes(graded[which])
     word = ("mean score", "accuracy")[which]

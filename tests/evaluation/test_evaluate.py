@@ -206,6 +206,7 @@ def test_the_report_is_written_whole(judged, tmp_path):
         judged.write_report(page)
 
 
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
     found = mild.compare(parts[0], price_weight=50, methods=["ce", "tdef"], n_splits=2)
     frame = found.to_frame()
@@ -308,6 +309,7 @@ def test_the_legend_of_a_frontier_hides_neither_points_nor_names(size):
     plt.close(figure)
 
 
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_a_router_without_names_of_experts_is_refused_on_a_table_with_names():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))

@@ -74,13 +74,13 @@ def table_of(seed: int, n_rows: int = N_ROWS) -> pd.DataFrame:
 
 
 def test_all_rows_are_used_whatever_a_column_is_called(tmp_path):
+    fitted = mild.fit(table_of(100), price_weight=20)
     table = table_of(101)
     table["split"] = np.where(np.arange(N_ROWS) % 3 == 0, "test", "train")
     judged = {}
     for name in ("split", "remark"):
         file = tmp_path / f"{name}.csv"
         table.rename(columns={"split": name}).to_csv(file, index=False)
-        fitted = mild.fit(file, price_weight=20)
         judged[name] = {
             "tune": mild.tune(file, keep_quality=0.9).verdict.as_dict(),
             "compare": mild.compare(file, methods=["mild"], n_splits=2).verdict.as_dict(),

@@ -235,6 +235,7 @@ def test_names_break_after_underscores_and_markup_in_them_is_text():
     assert "<small>world_<wbr>&lt;b&gt;history</small>" in render(document)
 
 
+@pytest.mark.filterwarnings("ignore:.*figures are optimistic")
 def test_a_lower_loss_is_better_where_a_table_has_only_costs():
     X = np.random.default_rng(0).normal(size=(60, 2))
     costs = np.stack([X[:, 0] > 0, X[:, 0] < 0], axis=1).astype(float)
