@@ -16,7 +16,6 @@ from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.info import TargetInfo
 from mild.artifact.router import in_order_of, with_betas
-from mild.artifact.served import served_folder
 from mild.artifact.sources import as_router
 from mild.artifact.targets import Target, certainty_rows
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
