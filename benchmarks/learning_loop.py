@@ -29,9 +29,13 @@ from mild.artifact.info import RouterInfo
 from mild.core.arrays import FloatArray
 from mild.features import make_features
 from mild.policies import ConstantPolicy
-from mild.tuning import LoggedOutcomes
-from mild.tuning.logged_outcomes import CostWeights, TableRows, fit_candidate
 from mild_gateway.learning.learn import Learning, TriedRouter
+from mild_gateway.learning.logged_outcomes import (
+    CostWeights,
+    LoggedOutcomes,
+    TableRows,
+    fit_candidate,
+)
 from mild_gateway.selection.exploration import AutoExploration
 
 KEPT = Path(__file__).parent.parent / "results" / "learning_loop.json"

@@ -34,7 +34,7 @@ from mild.data import read_outcomes
 from mild.features import HashingFeatures
 from mild.routers.base import unwarned
 from mild.routers.cost_models import PricedRouter
-from mild.routers.pooled_heads import PooledHeads, SparseOutcomes, pooled_heads
+from mild_gateway.learning.pooled_heads import PooledHeads, SparseOutcomes, pooled_heads
 
 KEPT = Path(__file__).parent.parent / "results" / "learning_plan.json"
 # Table, and wrong answers that a dollar is worth.

@@ -46,9 +46,14 @@ from mild.artifact.files import replacing
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import naming, numbers, read_table
 from mild.errors import DataFileError, OutputExistsError, check_option, count_noun, listed
-from mild.evaluation.replay import LoggedRow, check_price_weight, collect_rows, replay_rows
+from mild_gateway.learning.draws import read_draws, read_judged
+from mild_gateway.learning.estimating import (
+    LoggedRow,
+    check_price_weight,
+    collect_rows,
+    replay_rows,
+)
 from mild_gateway.ledger import ledger_reader
-from mild_gateway.ledger.draws import read_draws, read_judged
 from mild_gateway.ledger.reading import ledger_location, read_experts
 from mild_gateway.ledger.records import CERTAIN
 
@@ -316,7 +321,7 @@ def _numbered(path: Path, number: float, names: list[str], where: str) -> str:
 
 
 def replay_log(draws: Iterable[LoggedDraw], router: Router, **options: Any) -> dict[str, Any]:
-    """What the router would have cost on the draws of a log, as ``mild.evaluation.replay.replay``.
+    """What the router would have cost on the draws of a log, as ``mild replay`` does.
 
     Costs may have any unit. Unless the log has two propensities, as that of a router that explores has, the
     serving policy is what was logged. ``options`` are explore, confidence and seed.

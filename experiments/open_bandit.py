@@ -26,13 +26,13 @@ from experiments.console import main
 from experiments.published import Floats, write_results
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import DataFileError
-from mild.evaluation.off_policy import (
+from mild.evaluation import (
     LoggedAnswers,
     doubly_robust,
-    expected_costs,
     inverse_propensity,
     self_normalised,
 )
+from mild_gateway.learning.cost_model import expected_costs
 
 app = typer.Typer(add_completion=False)
 

@@ -508,10 +508,6 @@ MODULES = {
     "mild.features": "Text to vectors, as scikit-learn transformers.",
     "mild.data": "Reading, writing and splitting tables.",
 }
-# Public for the gateway, which reads its ledger and writes files of its own; nobody else needs them.
-FOR_THE_GATEWAY = {
-    "mild.evaluation": {"LoggedRow", "ReplayVerdict", "replay_draws", "values_of"},
-}
 GATEWAY_GROUPS = {
     "Collecting outcomes": ("collect_outcomes",),
     "Learning from traffic": ("replay", "learn", "import_feedback"),
@@ -534,10 +530,9 @@ def gateway_names() -> str:
 
 
 def shown_names(module: str) -> list[str]:
-    """Public names of a module without its constants, and without what is there for the gateway."""
-    hidden = FOR_THE_GATEWAY.get(module, set())
+    """Public names of a module without its constants."""
     names = importlib.import_module(module).__all__
-    return [name for name in names if not name.isupper() and name not in hidden]
+    return [name for name in names if not name.isupper()]
 
 
 def _subjects(package: str, groups: Mapping[str, Sequence[str]]) -> str:

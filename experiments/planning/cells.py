@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.routers.pooled_heads import PooledHeads
+from mild_gateway.learning.pooled_heads import PooledHeads
 
 # Directions of the features that the heads use: with few labels, more of them only add variance.
 DIRECTIONS = 32

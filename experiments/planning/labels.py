@@ -24,7 +24,6 @@ from mild.data.tables import naming, read_table, short
 from mild.errors import DataFileError, InvalidInputError, OptionError, count_noun, listed
 from mild.features import TextFeatures
 from mild.money import amount
-from mild.routers.pooled_heads import SparseOutcomes, pooled_heads
 from mild.tuning.fitting import make_text_features
 from mild_gateway.collect import Collected, collect_outcomes
 from mild_gateway.collect.config import find_experts
@@ -34,6 +33,7 @@ from mild_gateway.collect.runs import check_prices
 from mild_gateway.collect.session import ledger_path
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.prices import Usage, estimate_tokens
+from mild_gateway.learning.pooled_heads import SparseOutcomes, pooled_heads
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 
 from ledger_cases import record, write_all
-from mild.evaluation import replay_draws
-from mild_gateway.ledger.draws import read_draws
+from mild_gateway.learning.draws import read_draws
+from mild_gateway.learning.estimating import replay_draws
 from world_cases import (  # noqa: F401
     DOLLARS,
     KINDS,

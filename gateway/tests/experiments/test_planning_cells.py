@@ -13,7 +13,7 @@ from experiments.planning.cells import (
     removed_regret,
     row_cells,
 )
-from mild.routers.pooled_heads import SparseOutcomes, pooled_heads
+from mild_gateway.learning.pooled_heads import SparseOutcomes, pooled_heads
 
 
 def fit(X, known):

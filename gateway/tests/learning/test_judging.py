@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from mild.evaluation.off_policy import ENOUGH_CHANGED, doubly_robust, self_normalised
+from mild.evaluation import doubly_robust, self_normalised
+from mild_gateway.learning.estimating import ENOUGH_CHANGED
 from mild_gateway.learning.judging import ENOUGH, GradedRows, judge
 
 # Mean cost of experts 0 to 2 on two kinds of queries.

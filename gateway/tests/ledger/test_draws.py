@@ -5,7 +5,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.errors import DataFileError
-from mild_gateway.ledger.draws import read_judged, read_texts
+from mild_gateway.learning.draws import read_judged, read_texts
 
 
 def test_queries_are_found_by_usual_names_or_the_one_that_is_said(tmp_path):

@@ -2,14 +2,8 @@
 
 from mild.evaluation.coverage_display import CoverageCurveDisplay as CoverageCurveDisplay
 from mild.evaluation.coverage_display import ReliabilityDisplay as ReliabilityDisplay
-from mild.evaluation.off_policy import ENOUGH_CHANGED as ENOUGH_CHANGED
 from mild.evaluation.off_policy import LoggedAnswers as LoggedAnswers
 from mild.evaluation.off_policy import OffPolicyEstimate as OffPolicyEstimate
 from mild.evaluation.off_policy import doubly_robust as doubly_robust
 from mild.evaluation.off_policy import inverse_propensity as inverse_propensity
 from mild.evaluation.off_policy import self_normalised as self_normalised
-from mild.evaluation.off_policy import values_of as values_of
-from mild.evaluation.replay import WITHOUT_QUERY as WITHOUT_QUERY
-from mild.evaluation.replay import LoggedRow as LoggedRow
-from mild.evaluation.replay import ReplayVerdict as ReplayVerdict
-from mild.evaluation.replay import replay_draws as replay_draws

@@ -19,7 +19,7 @@ TOO_FEW = 4
 Accept = StrEnum("Accept", ("better", "cheaper"))
 
 
-@takes_options("mild_gateway.learning.learn:learn", "mild_gateway.ledger.replaying:replay")
+@takes_options("mild_gateway.learning.learn:learn", "mild_gateway.learning.replaying:replay")
 def learn(
     *,
     folder: RouterArgument,

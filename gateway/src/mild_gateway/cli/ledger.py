@@ -33,7 +33,7 @@ Ledger = Annotated[
 # Help and default are those of the parameters of ``replay``.
 Since = Annotated[str | None, Option(metavar="WHEN")]
 Until = Annotated[str | None, Option(metavar="WHEN")]
-SPAN = "mild_gateway.ledger.replaying:replay"
+SPAN = "mild_gateway.learning.replaying:replay"
 
 
 def ledger() -> None:

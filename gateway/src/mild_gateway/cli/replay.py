@@ -28,7 +28,7 @@ from mild_gateway.cli.ledger import Ledger, Since, Until
 from mild_gateway.cli.tables import columns_of
 
 
-@takes_options("mild_gateway.ledger.replaying:replay")
+@takes_options("mild_gateway.learning.replaying:replay")
 def replay(
     *,
     ledger: Ledger,
@@ -59,7 +59,7 @@ def replay(
     Example:
       mild replay ledger.sqlite --router new --feedback ratings.csv --price-weight 50
     """
-    from mild_gateway.ledger.replaying import replay
+    from mild_gateway.learning.replaying import replay
 
     document = replay(
         ledger,
@@ -98,7 +98,7 @@ def _show_replay(document: Mapping[str, Any]) -> None:
 
 def _show_estimates(document: Mapping[str, Any], quantity: str) -> None:
     """The estimates of one quantity, by every method."""
-    from mild_gateway.ledger.replaying import METHODS
+    from mild_gateway.learning.replaying import METHODS
 
     unit = quantity
     title = f"{quantity} per request"

@@ -17,22 +17,17 @@ cost that was seen if the new router makes it, and the least if the old one does
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from mild.core import BoolArray, FloatArray, IntArray, as_python
-from mild.evaluation import (
-    ENOUGH_CHANGED,
-    LoggedAnswers,
-    OffPolicyEstimate,
-    doubly_robust,
-    self_normalised,
-    values_of,
-)
+from mild.evaluation import LoggedAnswers, OffPolicyEstimate, doubly_robust, self_normalised
 from mild.metrics import Interval
+from mild_gateway.arrays import BoolArray, FloatArray, IntArray
+from mild_gateway.learning.estimating import ENOUGH_CHANGED
 
 # Draws are rarer than this in so few requests that the log says nothing about them.
 LEAST_DRAW = 0.005
@@ -69,17 +64,16 @@ class Judgement:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; None for an end of an interval that is not finite."""
-        document = asdict(self)
-        for methods in document["differences"].values():
-            for method, interval in methods.items():
-                methods[method] = _interval_document(interval)
-        for quantity, interval in document["worst_case"].items():
-            document["worst_case"][quantity] = _interval_document(interval)
-        return cast(dict[str, Any], as_python(document, finite=True))
+        differences = {}
+        for quantity, methods in self.differences.items():
+            differences[quantity] = {name: _document(methods[name]) for name in methods}
+        worst_case = {name: _document(interval) for name, interval in self.worst_case.items()}
+        return {**asdict(self), "differences": differences, "worst_case": worst_case}
 
 
-def _interval_document(interval: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: interval[name] for name in ("estimate", "low", "high")}
+def _document(interval: Interval) -> dict[str, float | None]:
+    ends = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+    return {name: end if math.isfinite(end) else None for name, end in ends.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +124,9 @@ def judge(
     """
     changed = old != new
     # A probability that is not known, NaN, does not count as rare.
-    new_is_rare = changed & (values_of(rows.draws, new) < LEAST_DRAW)
-    old_is_rare = changed & (values_of(rows.draws, old) < LEAST_DRAW)
+    index = np.arange(len(rows))
+    new_is_rare = changed & (rows.draws[index, new] < LEAST_DRAW)
+    old_is_rare = changed & (rows.draws[index, old] < LEAST_DRAW)
     unsupported = new_is_rare | old_is_rare
     supported = ~unsupported
     changed_draws = int((changed & supported & (rows.expert == new)).sum())

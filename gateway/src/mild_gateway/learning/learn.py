@@ -13,20 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mild.artifact import Router, load
-from mild.core import BoolArray, FloatArray, IntArray, check_share, decimals, first_columns, invalid
 from mild.data import Outcomes, as_frame, frame_library, html_table, read_outcomes
-from mild.errors import check_arguments, count_noun
-from mild.evaluation import ENOUGH_CHANGED
-from mild.policies import tradeoff_of
-from mild.tuning import (
+from mild.errors import InvalidInputError, check_arguments, count_noun
+from mild_gateway.arrays import BoolArray
+from mild_gateway.learning.estimating import ENOUGH_CHANGED
+from mild_gateway.learning.judging import ENOUGH, GradedRows, Judgement, judge
+from mild_gateway.learning.logged_outcomes import (
     CostWeights,
     LoggedOutcomes,
     TableRows,
+    choices,
     dropped_mix,
     fit_candidate,
     is_current,
+    learned_policy,
 )
-from mild_gateway.learning.judging import ENOUGH, GradedRows, Judgement, judge
 from mild_gateway.learning.rows import SOURCE_NAMES, read_logged
 from mild_gateway.ledger.reading import ledger_location, moment
 from mild_gateway.versions import (
@@ -154,8 +155,11 @@ def learn(
     >>> found.promoted, found.sentence  # doctest: +SKIP
     """
     if accept not in ("better", "cheaper"):
-        raise invalid("accept", f'must be "better" or "cheaper"; got {accept!r}.')
-    check_share("confidence", confidence)
+        rule = f'must be "better" or "cheaper"; got {accept!r}.'
+        raise InvalidInputError(parameter="accept", rule=rule)
+    if not 0 < confidence < 1:
+        rule = f"must lie between 0 and 1; got {confidence!r}."
+        raise InvalidInputError(parameter="confidence", rule=rule)
     folder = Path(router)
     now = time.time()
     versions = read_versions(folder)
@@ -299,7 +303,7 @@ class Learning:
         if not len(logged):
             return learned._replace(router=router, learned_until=None)
         newest = logged.X[-_NEWEST_ROWS:]
-        is_alike = _choices(self.serving, newest) == _choices(router, newest)
+        is_alike = choices(self.serving, newest) == choices(router, newest)
         return learned._replace(
             router=router,
             learned_until=float(logged.time.max()),
@@ -322,10 +326,10 @@ class Learning:
             request * len(SOURCE_NAMES) + logged.source,
             logged.episode,
         )
-        policy = _learned_policy(router)
-        old = _choices(self.serving, logged.X)
-        new = _choices(router, logged.X)
-        X = first_columns(logged.X, policy.n_columns)
+        policy = learned_policy(router)
+        old = choices(self.serving, logged.X)
+        new = choices(router, logged.X)
+        X = logged.X[:, : policy.n_columns]
         quantities = {}
         if len(logged):
             errors = np.clip(policy.expected_errors(X), 0, 1)
@@ -405,9 +409,9 @@ class Learning:
         }
         interval = judgement.differences["cost"]["doubly_robust"]
         verdict = (
-            f"{beginnings[reason]} {decimals(interval.estimate, sign=True)} per request "
-            f"({100 * self.confidence:.0f} % interval {decimals(interval.low, sign=True)} to "
-            f"{decimals(interval.high, sign=True)}, {count_noun(judgement.rows, 'graded answer')})."
+            f"{beginnings[reason]} {_signed(interval.estimate)} per request "
+            f"({100 * self.confidence:.0f} % interval {_signed(interval.low)} to "
+            f"{_signed(interval.high)}, {count_noun(judgement.rows, 'graded answer')})."
         )
         if not judgement.unsupported:
             return verdict
@@ -430,22 +434,15 @@ class Learning:
         )
 
 
+def _signed(value: float) -> str:
+    """A figure with its sign and four decimals; 0 has no minus sign."""
+    return f"{round(value, 4) + 0.0:+.4f}"
+
+
 def _is_cheaper(judgement: Judgement) -> bool:
     """Whether dollars are surely less, and the error is surely not worse, also in the worst case."""
     gaps = judgement.worst_case
     return "dollars" in gaps and gaps["dollars"].high < 0 and gaps["error"].high < NOT_WORSE
-
-
-def _learned_policy(router: Router) -> Any:
-    """What ``fit_candidate`` has learned; a tuned router has it as its heads, beside its other settings."""
-    tuned = tradeoff_of(router.policy)
-    return router.direct.policy if tuned is None else tuned.heads
-
-
-def _choices(router: Router, X: FloatArray) -> IntArray:
-    """Choices (n,) of a router without answers, for features that may have the draws of a mix."""
-    policy = router.direct.policy
-    return policy.predict(first_columns(X, policy.n_columns))
 
 
 def _leave_out(

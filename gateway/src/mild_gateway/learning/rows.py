@@ -12,12 +12,12 @@ import numpy as np
 import sqlalchemy as sa
 
 from mild.artifact import Router, features_tag
-from mild.core import FloatArray
 from mild.errors import UnsupportedError
-from mild.evaluation import WITHOUT_QUERY
-from mild.tuning import LoggedOutcomes
+from mild_gateway.arrays import FloatArray
 from mild_gateway.database.engine import Database, Location
-from mild_gateway.ledger.draws import why_left_out
+from mild_gateway.learning.draws import why_left_out
+from mild_gateway.learning.estimating import WITHOUT_QUERY
+from mild_gateway.learning.logged_outcomes import LoggedOutcomes
 from mild_gateway.ledger.feedback import SOURCES, feedback
 from mild_gateway.ledger.reading import open_ledger, read_blocks, read_experts
 from mild_gateway.ledger.records import decisions

@@ -11,7 +11,7 @@ from typing import Any
 from mild.errors import DataFileError, check_arguments, count_noun
 from mild_gateway.database import DatabaseError
 from mild_gateway.database.engine import Location, open_database, shown_place
-from mild_gateway.ledger.draws import read_judged
+from mild_gateway.learning.draws import read_judged
 from mild_gateway.ledger.feedback import LEDGER, Feedback, judged_requests, write_feedback
 from mild_gateway.ledger.reading import ledger_location, open_ledger
 

@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.artifact import Router
-from mild.artifact.facts import mix_words
 from mild.artifact.info import EstimatorInfo, SharesInfo
-from mild.core.arrays import BoolArray, FloatArray, IntArray, first_columns, invalid
 from mild.data import Outcomes
-from mild.errors import listed
+from mild.errors import InvalidInputError, listed
 from mild.metrics import expert_shares
-from mild.money import plain_number
-from mild.policies import PricedPolicy
-from mild.policies.mix import tradeoff_of
-from mild.routers.pooled_heads import PooledHeads, SparseOutcomes, pooled_heads
-from mild.tuning.fitting import feature_inputs
+from mild.policies import PricedPolicy, tradeoff_of
+from mild_gateway.arrays import BoolArray, FloatArray, IntArray
+from mild_gateway.decide import Router, mix_in_words
+from mild_gateway.learning.pooled_heads import PooledHeads, SparseOutcomes, pooled_heads
 
 #: The largest weight of a logged answer; that of the most frequent draw, and of a row of a table, is 1.
 CLIP = 20.0
@@ -125,7 +121,7 @@ class CostWeights:
         if self.beta.any():
             terms.append("beta")
         if self.price_weight:
-            terms.append(f"{plain_number(self.price_weight)} * dollars")
+            terms.append(f"{self.price_weight:.10g} * dollars")
         if self.latency_weight:
             terms.append(f"{self.latency_weight:g} * seconds")
         return " + ".join(terms)
@@ -149,9 +145,11 @@ class TableRows:
         names = router.experts
         if not set(names) & set(table.experts):
             rule = f"must have scores of experts of the router: {listed(names)}"
-            raise invalid("table", f"{rule}; got {listed(table.experts)}.")
+            rule = f"{rule}; got {listed(table.experts)}."
+            raise InvalidInputError(parameter="table", rule=rule)
         assert router.text is not None
-        X = router.text.vectorize(feature_inputs(table, router.text))
+        inputs = table.vectors if router.text.kind == "vectors" else table.queries
+        X = router.text.vectorize(inputs)
         scores, dollars, seconds = table.outcomes_of(names)
         return cls(X, 1 - scores, dollars, seconds)
 
@@ -196,7 +194,7 @@ def fit_candidate(
     Router
         The router with the learned policy; the same router where there is nothing to learn from.
     """
-    X = first_columns(logged.X, router.n_features)
+    X = logged.X[:, : router.n_features]
     if len(known.X):
         X = np.concatenate([known.X, X])
     if not len(X):
@@ -313,11 +311,23 @@ def learned_router(
     return replace(router, policy=new_policy, calibration=None, info=info)
 
 
+def learned_policy(router: Router) -> Any:
+    """What ``fit_candidate`` has learned; a tuned router has it as its heads, beside its other settings."""
+    tuned = tradeoff_of(router.policy)
+    return router.direct.policy if tuned is None else tuned.heads
+
+
+def choices(router: Router, X: FloatArray) -> IntArray:
+    """Choices (n,) of a router without answers, for features that may have the draws of a mix."""
+    policy = router.direct.policy
+    return policy.predict(X[:, : policy.n_columns])
+
+
 def dropped_mix(router: Router) -> str | None:
     """Return the mix that a learned router replaces by one policy, in words; None if it keeps it."""
-    if router.mix is None or router.cascade is not None:
+    if router.cascade is not None:
         return None
-    return mix_words(router.mix, router.experts)
+    return mix_in_words(router)
 
 
 def is_current(logged: LoggedOutcomes, newest: int = 20) -> BoolArray:

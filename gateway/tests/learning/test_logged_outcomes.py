@@ -13,16 +13,18 @@ from mild.datasets import load_outcomes
 from mild.errors import InvalidInputError
 from mild.policies import MixPolicy
 from mild.policies.mix import tradeoff_of
-from mild.routers.pooled_heads import PooledHeads
-from mild.tuning import (
+from mild_gateway.learning.logged_outcomes import (
+    CLIP,
     CostWeights,
     LoggedOutcomes,
     TableRows,
     dropped_mix,
     fit_candidate,
     is_current,
+    learned_router,
+    logged_weights,
 )
-from mild.tuning.logged_outcomes import CLIP, learned_router, logged_weights
+from mild_gateway.learning.pooled_heads import PooledHeads
 from world_cases import DOLLARS, KINDS, NAMES, NEW, WRONG, make_router, texts_of
 
 ALWAYS_LARGE = dict.fromkeys(KINDS, "large")

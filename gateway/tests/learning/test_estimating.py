@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from mild.errors import InvalidInputError
-from mild.evaluation import LoggedRow, replay_draws
+from mild.evaluation import LoggedAnswers, inverse_propensity, self_normalised
+from mild_gateway.learning.estimating import (
+    LoggedRow,
+    logged_mean,
+    replay_draws,
+    serving_router,
+)
 from world_cases import DOLLARS, KINDS, NAMES, NEW, OLD, WRONG, make_router, texts_of, true_cost
 
 SELF_SELECTED = "judged, but not picked at random (trust_feedback=True counts them)"
@@ -186,8 +192,8 @@ def test_blocks_do_not_matter(rows):
 
 
 def test_wide_features_are_projected(rows, monkeypatch):
-    monkeypatch.setattr("mild.evaluation.replay.WIDE", 8)
-    monkeypatch.setattr("mild.evaluation.replay.NARROW", 4)
+    monkeypatch.setattr("mild_gateway.learning.estimating.WIDE", 8)
+    monkeypatch.setattr("mild_gateway.learning.estimating.NARROW", 4)
     cost = replay(rows, make_router())["estimates"]["cost"]
     assert holds(cost["doubly_robust"], true_cost(NEW))
 
@@ -279,3 +285,32 @@ def test_reasons_may_be_counted_while_the_rows_are_read(rows):
 def test_options_are_checked(rows, options, words):
     with pytest.raises(InvalidInputError, match=words):
         replay(rows, make_router(), **options)
+
+
+def test_the_logged_mean_is_what_was_paid_per_request():
+    """Two requests: one was sampled at a rate of 1/2, the other has answers of both experts."""
+    answers = LoggedAnswers(
+        expert=np.array([0, 0, 1]),
+        propensity=np.array([0.5, 1.0, 0.25]),
+        weight=np.array([2.0, 1.0, 1.0]),
+        share=np.array([2.0, 0.5, 0.5]),
+        episode=np.array([7, 8, 8]),
+    )
+    paid = logged_mean(answers, np.array([1.0, 3.0, 2.0])).interval
+    assert paid.estimate == pytest.approx((2 + 1.5 + 1) / 3)
+
+
+def test_the_logging_router_itself_is_estimated_by_what_was_paid():
+    rng = np.random.default_rng(0)
+    target = np.full((500, 2), 0.5)
+    answers = LoggedAnswers.one_per_request(rng.integers(0, 2, 500), target[:, 0])
+    costs = rng.random(500)
+    paid = logged_mean(answers, costs)
+    for estimator in (inverse_propensity, self_normalised):
+        interval = estimator(answers, costs, target).interval
+        assert interval.estimate == pytest.approx(paid.interval.estimate)
+        assert interval.standard_error == pytest.approx(paid.interval.standard_error)
+    # Of equal routers, without exploration in the log, the difference is 0, whatever the model says.
+    model = rng.random((500, 2))
+    serving = serving_router(answers, costs, target, model, np.ones(500))
+    assert serving.minus(paid).interval.estimate == pytest.approx(0)

@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import ESTIMATE_TOLERANCE, first_smallest
+from mild_gateway.arrays import BoolArray, FloatArray, IntArray
 
 # Ridge strengths that are tried, as multiples of the features' variance over the number of rows. With
 # the last one all slopes are 0.
@@ -31,6 +30,8 @@ _BLOCK = 20_000
 _LEAST_ROWS = 3.0
 # The variance of all outcomes counts as this many rows in the variance of each expert's outcomes.
 _PRIOR_ROWS = 10.0
+# Relative differences of errors that are rounding: features have single precision.
+_ROUNDING = 1e-6
 # Outcomes are never taken to vary less than this, or equal ones would look certain.
 _LEAST_VARIANCE = 0.02
 
@@ -158,7 +159,12 @@ def _best_strength(paths: dict[int, _Path], summary: _CellSummary) -> int:
     errors = np.zeros(len(STRENGTHS))
     for expert, path in paths.items():
         errors += summary.n_effective[expert] * path.errors
-    return first_smallest(errors, ESTIMATE_TOLERANCE)
+    return _first_smallest(errors)
+
+
+def _first_smallest(errors: FloatArray) -> int:
+    """Return the index of the first of the errors that equal the least one up to rounding."""
+    return int(np.argmax(errors <= errors.min() * (1 + _ROUNDING)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +211,7 @@ def _common_slopes(
     moments = _Moments.of(X, rows, row_weight, residual_sums[rows] / row_weight, centre)
     n_effective = row_weight.sum() ** 2 / (row_weight**2).sum()
     path = _ridge_path(moments, n_effective, feature_variance)
-    return path.slopes[first_smallest(path.errors, ESTIMATE_TOLERANCE)]
+    return path.slopes[_first_smallest(path.errors)]
 
 
 def _level_errors(cells: SparseOutcomes, summary: _CellSummary, variance: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mild.evaluation.off_policy import expected_costs
+from mild_gateway.learning.cost_model import expected_costs
 
 
 def test_a_linear_cost_is_found_for_each_expert():

@@ -5,38 +5,26 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mild.artifact import Router
-from mild.core.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    check_number,
-    check_share,
-    first_columns,
-    invalid,
-)
-from mild.errors import count_noun, listed
-from mild.evaluation.off_policy import (
-    ENOUGH_CHANGED,
+from mild.errors import InvalidInputError, count_noun, listed
+from mild.evaluation import (
     LoggedAnswers,
     OffPolicyEstimate,
     doubly_robust,
-    expected_costs,
     inverse_propensity,
-    logged_mean,
-    measure_overlap,
     self_normalised,
-    serving_router,
 )
-from mild.metrics import Verdict
-from mild.metrics.interval import Interval
-from mild.money import amount, plain_number
+from mild.metrics import Interval
+from mild_gateway.arrays import BoolArray, FloatArray, IntArray
+from mild_gateway.decide import Router
+from mild_gateway.learning.cost_model import expected_costs
 
+#: Draws of experts that only the new router chooses, below which the log says too little about a change.
+ENOUGH_CHANGED = 30
 #: Why a row without text is left out.
 WITHOUT_QUERY = "without a query"
 # More features than WIDE are projected to NARROW for the cost model.
@@ -64,28 +52,38 @@ class LoggedRow(NamedTuple):
     extra: tuple[Any, ...] = ()  # values of further columns that were requested
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class ReplayVerdict(Verdict):
-    """The verdict on a new router against the serving one; a draw counts once.
+@dataclass(frozen=True, repr=False)
+class ReplayVerdict:
+    """The verdict on a new router against the serving one.
 
     ``reason`` is one word for it: "better", "worse", "same", "noise", "too_few", "unseen", "propensities"
-    or "nothing".
+    or "nothing". The figures are the mean cost of the new router minus that of the serving one, with its
+    interval; NaN if the log has too few draws.
     """
 
     reason: str
+    sentence: str
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    rows: int
+    draws: int
 
     @property
     def pays(self) -> bool | None:
         """Whether the new router is better; None if it is not clear."""
         return {"better": True, "worse": False}.get(self.reason)
 
-    @property
-    def rows_needed(self) -> None:
-        """Not known: it depends on how often experts are drawn."""
-
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; ``better`` is ``pays``."""
-        return {"better": self.pays, "reason": self.reason, **super().as_dict()}
+        """JSON-ready fields; ``better`` is ``pays``, and figures that are not known are None."""
+        document: dict[str, Any] = {"better": self.pays, **asdict(self)}
+        if math.isnan(self.estimate):
+            document.update(estimate=None, low=None, high=None)
+        return document
+
+    def __repr__(self) -> str:
+        return self.sentence
 
 
 def replay_draws(
@@ -122,15 +120,18 @@ def replay_draws(
     """
     if graded:
         check_price_weight(price_weight)
-    check_number("explore", explore, "lie in [0, 1]")
-    check_share("confidence", confidence)
+    if not 0 <= explore <= 1:
+        raise InvalidInputError(parameter="explore", rule=f"must lie in [0, 1]; got {explore!r}.")
+    if not 0 < confidence < 1:
+        rule = f"must lie between 0 and 1; got {confidence!r}."
+        raise InvalidInputError(parameter="confidence", rule=rule)
     rows = collect_rows(draws, router, seed)
     if not graded:
         cost = "dollars"
         quantities = {"cost": rows.dollars, "failures": rows.failed}
     else:
         rows = _trusted_rows(rows, left_out)
-        cost = f"error + {plain_number(price_weight or 0.0)} * dollars"
+        cost = f"error + {price_weight or 0.0:.10g} * dollars"
         quantities = {
             "cost": rows.error + (price_weight or 0.0) * rows.dollars,
             "dollars": rows.dollars,
@@ -248,16 +249,14 @@ def _replay_verdict(
     if cost_difference is None:
         cost_difference = Interval(math.nan, math.nan, math.nan, math.nan, 0, confidence)
     return ReplayVerdict(
-        estimate=cost_difference.estimate,
-        low=cost_difference.low,
-        high=cost_difference.high,
-        confidence=confidence,
-        router="the new router",
-        constant="the serving router",
-        n_rows=n_rows,
-        n_groups=overlap["draws"],
-        reason=reason,
-        fixed_sentence=sentence,
+        reason,
+        sentence,
+        cost_difference.estimate,
+        cost_difference.low,
+        cost_difference.high,
+        confidence,
+        n_rows,
+        overlap["draws"],
     )
 
 
@@ -280,11 +279,11 @@ def _expert_shares(rows: Rows, router: Router, target: FloatArray) -> dict[str, 
 def check_price_weight(price_weight: float | None) -> float:
     """Refuse a weight of dollars that cannot be added to errors."""
     if price_weight is None or not 0 <= price_weight < np.inf:
-        raise invalid(
-            "price_weight",
-            f"must be the number of errors that a dollar is worth, 0 or more, because answers are "
-            f"graded; got {price_weight}.",
+        rule = (
+            "must be the number of errors that a dollar is worth, 0 or more, because answers are "
+            f"graded; got {price_weight}."
         )
+        raise InvalidInputError(parameter="price_weight", rule=rule)
     return price_weight
 
 
@@ -347,6 +346,48 @@ def _estimates(
         "difference": new_router.minus(logged_policy),
         "difference_to_serving": new_router.minus(serving_policy),
     }
+
+
+def logged_mean(
+    answers: LoggedAnswers, costs: FloatArray, confidence: float = 0.95
+) -> OffPolicyEstimate:
+    """Estimate the mean cost of the logged policy, exploration included."""
+    certain = _certain(answers, answers.share)
+    return inverse_propensity(certain, costs, np.ones((len(costs), 1)), confidence)
+
+
+def serving_router(
+    answers: LoggedAnswers,
+    costs: FloatArray,
+    target: FloatArray,
+    expected: FloatArray,
+    serving: FloatArray,
+    confidence: float = 0.95,
+) -> OffPolicyEstimate:
+    """Estimate the mean cost of the router that wrote the log, without its exploration.
+
+    In the letters of ``mild.evaluation.off_policy``, with ``h_i = sum_k pi_i(k) Q_ik`` of the new router,
+
+        sum_i (s_i h_i + w_i v_i (c_i - h_i)) / sum_i s_i
+
+    ``serving`` (n,) are the ``v_i``: the probability of each answer without exploration, divided by its
+    propensity, and 1 to take the router as it was logged. Their mean is 1 given the query, so that any
+    ``h_i`` is allowed, and of equal routers the difference to ``doubly_robust`` is 0.
+    """
+    by_model = (target * expected).sum(axis=1)
+    certain = _certain(answers, answers.weight * serving)
+    return doubly_robust(certain, costs, np.ones((len(costs), 1)), by_model[:, None], confidence)
+
+
+def _certain(answers: LoggedAnswers, weight: FloatArray) -> LoggedAnswers:
+    """The answers with other weights, as if there were one expert, who is always asked."""
+    n_answers = len(weight)
+    return replace(
+        answers,
+        expert=np.zeros(n_answers, np.intp),
+        propensity=np.ones(n_answers),
+        weight=weight,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -491,7 +532,7 @@ def _decided_block(
 ) -> Rows:
     """Let the new router decide the rows of a block; wide features are projected for the cost model."""
     X = router.features([row.text for row in block])
-    model_features = first_columns(X, router.n_features)
+    model_features = X[:, : router.n_features]
     if projection is not None:
         model_features = model_features @ projection
     scores = router.decision_function(X)
@@ -517,6 +558,83 @@ def _decided_block(
 def _column(rows: Sequence[LoggedRow], name: str, dtype: Any) -> Any:
     """Return a field of the rows as an array (n,)."""
     return np.array([getattr(row, name) for row in rows], dtype)
+
+
+def measure_overlap(
+    draws: LoggedAnswers, target: FloatArray, expert_names: Sequence[str]
+) -> dict[str, Any]:
+    """Measure how much a log says about a new policy.
+
+    Draw i counts ``m_i`` times (``draws.weight``), and its weight under the new policy is
+
+        ``w_i = m_i pi_i(a_i) / p_i``
+
+    in the letters of the module's docstring. Divided by ``sum_i m_i``, the weights have the mean 1, within
+    its standard error, if the logged propensities are right.
+
+    Parameters
+    ----------
+    draws : LoggedAnswers
+        One answer per episode.
+    target : (n_draws, n_experts) array
+        Probability with which the new policy would draw each expert.
+    expert_names : sequence of str
+        Names of the experts of the new policy.
+
+    Returns
+    -------
+    dict
+        JSON-ready: "agreement", the share of the draws that the new policy could have made;
+        "effective", the effective sample size ``(sum_i w_i)^2 / sum_i w_i^2``; "largest_share" of one draw
+        in the sum of the weights; "mean_weight" and its standard error "weight_error"; "unseen", the share
+        of the queries that each expert would get which was never drawn; and the number of "draws".
+    """
+    weights = draws.weight * draws.ratios(target)
+    if weights.size == 0:
+        return {
+            "draws": 0,
+            "agreement": 0.0,
+            "effective": 0.0,
+            "largest_share": 0.0,
+            "mean_weight": 0.0,
+            "weight_error": 0.0,
+            "unseen": {},
+        }
+    n_counted = float(draws.weight.sum())
+    weight_sum = float(weights.sum())
+    square_sum = float((weights**2).sum())
+    effective = 0.0
+    if square_sum:
+        effective = weight_sum**2 / square_sum
+    largest_share = 0.0
+    if weight_sum:
+        largest_share = float(weights.max()) / weight_sum
+    weight_error = float("inf")
+    if weights.size > 1:
+        deviations = weights - draws.weight * weight_sum / max(n_counted, 1)
+        weight_error = float(deviations.std(ddof=1) * np.sqrt(weights.size) / n_counted)
+    return {
+        "draws": weights.size,
+        "agreement": float((weights > 0).mean()),
+        "effective": effective,
+        "largest_share": largest_share,
+        "mean_weight": weight_sum / n_counted,
+        "weight_error": weight_error,
+        "unseen": _unseen_shares(draws, target, expert_names),
+    }
+
+
+def _unseen_shares(
+    draws: LoggedAnswers, target: FloatArray, expert_names: Sequence[str]
+) -> dict[str, float]:
+    """Return, by name, the share of the queries that each expert would get which was never drawn."""
+    drawn_experts = set(draws.expert.tolist())
+    shares = (draws.weight @ target / float(draws.weight.sum())).tolist()
+    unseen = {}
+    for expert, share in enumerate(shares):
+        if share > 0 and expert not in drawn_experts:
+            unseen[expert_names[expert]] = share
+    return unseen
 
 
 class ReplayJudgement(NamedTuple):
@@ -687,11 +805,25 @@ def _nothing(left_out: Mapping[str, int]) -> ReplayJudgement:
 
 
 def _money(value: float, unit: str) -> str:
-    if unit and value < 0:
-        return f"-{unit}{amount(abs(value))}"
     if unit:
-        return f"{unit}{amount(abs(value))}"
+        sign = "-" if value < 0 else ""
+        return f"{sign}{unit}{_amount(abs(value))}"
     # Costs of another system may be small.
     if 0 < abs(value) < 0.001:
-        return plain_number(value, 3)
+        return f"{value:.{2 - math.floor(math.log10(abs(value)))}f}"
     return f"{value:.4f}"
+
+
+def _amount(dollars: float) -> str:
+    """Dollars without cents from 1,000 on, and with two significant digits below ten cents.
+
+    >>> _amount(1234.5), _amount(3.2), _amount(0.00421), _amount(0)
+    ('1,234', '3.20', '0.0042', '0')
+    """
+    if dollars < 1e-9:
+        return "0"
+    if dollars >= 1000:
+        return f"{dollars:,.0f}"
+    if dollars >= 0.1:
+        return f"{dollars:.2f}"
+    return f"{dollars:.{1 - math.floor(math.log10(dollars))}f}"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mild.routers.pooled_heads import SparseOutcomes, pooled_heads
+from mild_gateway.learning.pooled_heads import SparseOutcomes, pooled_heads
 
 
 def world(rng, n, d=4, p=3, common=1.0, own=0.5, noise=0.1):
