@@ -2,6 +2,6 @@
 
 from mild_gateway._version import __version__ as __version__
 from mild_gateway.collect import collect_outcomes as collect_outcomes
+from mild_gateway.learning.importing import import_feedback as import_feedback
 from mild_gateway.learning.learn import learn as learn
 from mild_gateway.learning.replaying import replay as replay
-from mild_gateway.ledger.importing import import_feedback as import_feedback

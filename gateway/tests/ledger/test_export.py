@@ -12,8 +12,8 @@ import mild
 from ledger_cases import EXPERTS, record, write_all
 from mild.data import read_outcomes
 from mild.errors import DataFileError, DegenerateDataWarning, OutputExistsError
+from mild_gateway.learning.export import export
 from mild_gateway.ledger import read_ledger
-from mild_gateway.ledger.export import export
 from mild_gateway.ledger.records import COLUMNS
 from replay_cases import NAMES, make_log, write_log
 

@@ -8,7 +8,7 @@ import pytest
 import mild_gateway
 from mild_gateway.database.engine import open_database
 from mild_gateway.learning.estimating import SELF_SELECTED
-from mild_gateway.ledger.export import export
+from mild_gateway.learning.export import export
 from mild_gateway.ledger.feedback import Feedback, write_feedback
 from replay_cases import make_log, make_router, write_log
 

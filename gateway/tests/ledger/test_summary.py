@@ -4,8 +4,8 @@ import pytest
 
 from ledger_cases import record, write_all
 from mild.data import read_outcomes
+from mild_gateway.learning.export import export
 from mild_gateway.ledger import read_ledger
-from mild_gateway.ledger.export import export
 from mild_gateway.ledger.summary import summarize
 
 START = 1_800_000_000.0

@@ -17,7 +17,7 @@ def feedback() -> None:
     """Judge answers of the gateway: import graded batches."""
 
 
-@takes_options("mild_gateway.ledger.importing:import_feedback")
+@takes_options("mild_gateway.learning.importing:import_feedback")
 def import_table(
     *,
     table: Annotated[
@@ -41,7 +41,7 @@ def import_table(
     Example:
       mild feedback import graded.parquet --ledger ledger.sqlite --rate 0.05
     """
-    from mild_gateway.ledger.importing import import_feedback
+    from mild_gateway.learning.importing import import_feedback
 
     imported = import_feedback(ledger, table, rate=rate, **without_none(id_column=id_column))
     emit(imported.as_dict(), as_json, lambda: print_sentence(imported.sentence))

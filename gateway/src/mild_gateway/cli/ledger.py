@@ -97,7 +97,7 @@ def export(
       mild ledger export ledger.sqlite --out week.parquet --since 7d
       mild ledger export ledger.sqlite --out week.parquet --feedback judged.csv
     """
-    from mild_gateway.ledger.export import export as write
+    from mild_gateway.learning.export import export as write
     from mild_gateway.ledger.reading import ledger_location, moment
 
     now = time.time()

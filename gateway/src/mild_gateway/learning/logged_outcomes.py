@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.artifact.info import EstimatorInfo, SharesInfo
+from mild.artifact import EstimatorInfo, SharesInfo
 from mild.data import Outcomes
 from mild.errors import InvalidInputError, listed
 from mild.metrics import expert_shares

@@ -16,7 +16,7 @@ from mild.data import as_frame, frame_library, html_table
 from mild.errors import UnsupportedError, check_arguments
 from mild_gateway.learning.draws import read_draws, read_texts
 from mild_gateway.learning.estimating import ReplayVerdict, replay_draws
-from mild_gateway.ledger.importing import read_scores
+from mild_gateway.learning.importing import read_scores
 from mild_gateway.ledger.reading import ledger_location, ledger_reader, moment
 
 #: Key of an estimate -> what it is.
