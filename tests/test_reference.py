@@ -71,6 +71,7 @@ def test_every_code_has_a_cause_and_a_remedy():
         "version_mismatch",
         "nothing_to_change",
         "reserved_key_name",
+        "version_changed",
     }
     assert set(CODES) == codes_in_the_source() | own | raised_elsewhere
     assert all(cause and remedy for cause, remedy in CODES.values())
