@@ -51,7 +51,7 @@ def test_a_card_says_what_a_tuned_router_records(found):
 def test_the_card_says_what_is_not_recorded():
     front, parts = sections(simple_router().card())
     assert front["license"] == "unknown"
-    for title in ("Training data", "Verdict", "Calibration", "Licence"):
+    for title in ("Training data", "Verdict", "Licence"):
         assert parts[title].startswith("Unknown")
     assert "| a | unknown | unknown |" in parts["Experts"]
     assert "cannot tell" in parts["Novel inputs"]

@@ -20,7 +20,6 @@ NOTES = {
     "table": {"fingerprint": "0" * 64, "rows": 3, "form": "wide", "explanation": "", "later": 1},
     "hashes_complete": False,
     "shares": {"rows": 3, "experts": {"a": 1.0, "b": 0.0}},
-    "calibration": {"squared_error": [0.2, 0.1], "decides": True, "slopes": [1.0, 1.0]},
     "of a later version": {"deep": [1, 2]},
 }
 

@@ -141,7 +141,7 @@ KEYS = {
     "explain a query": {
         *("query", "expert", "runner_up", "probabilities", "expected_costs", "values", "by"),
         *("margins", "lead", "evidence", "others", "method", "unit", "right", "novelty", "novel"),
-        *("calibrated", "graded", "first_step", "path", "next_step", "possible", "threshold"),
+        *("graded", "first_step", "path", "next_step", "possible", "threshold"),
         *("unread", "mix", "sentence"),
     },
     "explain a router": {

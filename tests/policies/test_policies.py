@@ -217,51 +217,6 @@ def test_very_long_batches_are_decided_as_short_ones():
     assert_array_equal(whole, np.concatenate(parts))
 
 
-CALIBRATED = ("linear_costs", "nearest", "blend", "mixed")
-SLOPES, OFFSETS = np.array([0.5, 2.0, 1.0]), np.array([0.1, -0.3, 0.0])
-
-
-@pytest.mark.parametrize("kind", CALIBRATED)
-def test_calibrated_costs_have_the_slope_and_the_offset_of_their_expert(kind):
-    policy, X = make()[kind], inputs()
-    found = policy.calibrated(SLOPES, OFFSETS)
-    wanted = SLOPES * policy.expected_costs(X) + OFFSETS
-    assert_allclose(found.expected_costs(X), wanted, atol=1e-12)
-    twice = found.calibrated(SLOPES, OFFSETS)
-    assert_allclose(twice.expected_costs(X), SLOPES * wanted + OFFSETS, atol=1e-12)
-    settings, tensors = found.state()
-    copy = POLICIES[kind].from_state(settings, tensors)
-    assert_array_equal(copy.expected_costs(X), found.expected_costs(X))
-    if kind != "blend":  # differences to the mean over experts change with the experts
-        assert_allclose(found.without(0).expected_costs(X), wanted[:, 1:], atol=1e-12)
-    else:
-        left = SLOPES[1:] * policy.without(0).expected_costs(X) + OFFSETS[1:]
-        assert_allclose(found.without(0).expected_costs(X), left, atol=1e-12)
-
-
-def test_the_log_odds_of_errors_are_calibrated_and_prices_are_not():
-    policy, X = make()["priced"], inputs()
-    found = policy.calibrated(SLOPES, OFFSETS)
-    odds, wanted = (
-        np.log(errors / (2.0 - errors))
-        for errors in (policy.expected_errors(X), found.expected_errors(X))
-    )
-    assert_allclose(wanted, SLOPES * odds + OFFSETS, atol=1e-9)
-    assert_array_equal(found.expected_prices(X), policy.expected_prices(X))
-
-
-def test_behind_a_scaler_the_inner_policy_is_calibrated():
-    inner, X = make()["linear_costs"], inputs()
-    scaled = StandardizedPolicy(np.full(D, 0.5), np.full(D, 2.0), inner)
-    wanted = SLOPES * scaled.expected_costs(X) + OFFSETS
-    assert_allclose(scaled.calibrated(SLOPES, OFFSETS).expected_costs(X), wanted, atol=1e-12)
-
-
-def test_scores_cannot_be_calibrated():
-    with pytest.raises(UnsupportedError):
-        make()["linear"].calibrated(SLOPES, OFFSETS)
-
-
 @KINDS
 def test_one_input_is_decided_as_in_a_batch(kind):
     policy = make()[kind]

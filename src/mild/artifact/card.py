@@ -67,7 +67,6 @@ def model_card(
         *_section("Training data", _training_data(facts, info)),
         *_section("Cost and target", _cost_and_target(facts, info)),
         *_section("Verdict", _verdict(info.verdict)),
-        *_section("Calibration", [_calibration(facts.get("calibration"))]),
         *_section("Novel inputs", [_novel_inputs(router.novelty is not None)]),
         *_section("Limits", _limits(router)),
         *_section("Licence", [license_words]),
@@ -253,13 +252,6 @@ def _verdict_rows(verdict: Mapping[str, Any]) -> dict[str, object]:
     if _is_number(verdict.get("rows")):
         rows["rows"] = f"{verdict['rows']:,}"
     return rows
-
-
-def _calibration(calibration: str | None) -> str:
-    """What is recorded about the calibration."""
-    if calibration is None:
-        return f"{UNKNOWN}: no calibration of the expected costs is recorded."
-    return f"Expected costs: {plain(calibration)}."
 
 
 def _novel_inputs(are_recognised: bool) -> str:

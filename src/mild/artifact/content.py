@@ -18,12 +18,11 @@ from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, read_manifest
 from mild.artifact.novelty import Novelty
 from mild.artifact.parts import RouterParts
 from mild.artifact.schemas import (
-    CALIBRATION_PREFIX,
     HASHES_TENSOR,
     NOVELTY_PREFIX,
     TEXT_PREFIX,
     Tensors,
-    check_estimates,
+    check_novelty,
     check_policy,
     check_query_hashes,
     check_text,
@@ -81,23 +80,19 @@ def _read(folder: Path, router_class: type[RouterType]) -> RouterType:
     text_tensors: Tensors = {}
     if has_text:
         text_tensors, tensors = split(tensors, TEXT_PREFIX)
-    novelty_tensors, tensors = split(tensors, NOVELTY_PREFIX)
-    calibration_tensors, policy_tensors = split(tensors, CALIBRATION_PREFIX)
+    novelty_tensors, policy_tensors = split(tensors, NOVELTY_PREFIX)
 
     kind = manifest["kind"]
     sizes = {"n_features": manifest["n_features"], "n_experts": manifest["n_experts"]}
     check_policy(kind, manifest["settings"], policy_tensors, dict(sizes))
-    check_estimates(novelty_tensors, calibration_tensors, sizes)
 
     text = None
     if has_text:
         text = _read_text_features(folder, manifest["text"], text_tensors, sizes["n_features"])
     novelty = None
     if novelty_tensors:
+        check_novelty(novelty_tensors, sizes)
         novelty = Novelty(**novelty_tensors)
-    calibration = None
-    if calibration_tensors:
-        calibration = (calibration_tensors["slopes"], calibration_tensors["offsets"])
     return router_class(
         policy=POLICIES[kind].from_state(manifest["settings"], policy_tensors),
         experts=manifest["experts"],
@@ -106,7 +101,6 @@ def _read(folder: Path, router_class: type[RouterType]) -> RouterType:
         text=text,
         query_hashes=query_hashes,
         novelty=novelty,
-        calibration=calibration,
     )
 
 

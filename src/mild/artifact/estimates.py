@@ -17,9 +17,7 @@ class Estimates:
     """What can be expected of p experts on n inputs, and how far it can be trusted."""
 
     costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
-    # (n, p) the same under a calibration that no decision uses; None without one
-    calibrated: FloatArray | None
-    # (n, p) probability of a right answer, calibrated; None where it is not known, NaN for a novel input
+    # (n, p) probability of a right answer; None where it is not known, NaN for a novel input
     right: FloatArray | None
     # (n,) share of the held-out inputs that are nearer to the training inputs; None if it is not recorded
     novelty: FloatArray | None

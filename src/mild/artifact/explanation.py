@@ -92,8 +92,6 @@ class Explanation:
         Share of the held-out inputs that are nearer to the training inputs.
     novel : bool or None
         Whether that share is above 99 %.
-    calibrated : dict or None
-        Expected costs by a calibration that is only shown; None where there is none.
     graded : bool
         Whether what counts as right is a score between 0 and 1, and not a yes or no.
     first_step : tuple of str or None
@@ -138,7 +136,6 @@ class Explanation:
     right: dict[str, float] | None = None
     novelty: float | None = None
     novel: bool | None = None
-    calibrated: dict[str, float] | None = None
     graded: bool = False
     first_step: tuple[str, ...] | None = None
     path: tuple[CascadeStep, ...] = ()
@@ -249,7 +246,6 @@ class Explanation:
             right_name = "expected score"
         figures: dict[str, dict[str, float] | None] = {
             SHOWN_AS.get(by, by): self.values,
-            "calibrated": self.calibrated,
             right_name: self.right,
             "margin": self.margins,
         }
@@ -371,7 +367,6 @@ def _figures(
         right=by_name(estimates.right),
         novelty=novelty,
         novel=novel,
-        calibrated=by_name(estimates.calibrated),
         graded=graded,
     )
 

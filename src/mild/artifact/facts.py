@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact.info import CalibrationInfo, EstimatorInfo, RouterInfo
+from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.parts import RouterParts
 from mild.core.answers import KINDS
@@ -105,8 +105,6 @@ def _margin_facts(policy: Policy, expert_names: Sequence[str]) -> dict[str, Any]
 def _confidence_facts(router: RouterParts) -> dict[str, Any]:
     """How far expected costs can be trusted."""
     facts = {}
-    if router.info.calibration is not None:
-        facts["calibration"] = _calibration_words(router.info.calibration)
     if router.novelty is not None:
         facts["novel inputs"] = _novelty_words(router.novelty, router.experts)
     return facts
@@ -290,15 +288,6 @@ def _surrogate_words(form: str, tau: float) -> str:
     if form == "comp_sum":
         return name
     return f"{form} {name}"
-
-
-def _calibration_words(calibration: CalibrationInfo) -> str:
-    """What calibration did to the error of the expected costs, and whether it decides."""
-    before, after = calibration.squared_error
-    use = "shown, not used for decisions"
-    if calibration.decides:
-        use = "used for decisions"
-    return f"held-out squared error {before:.4g} before, {after:.4g} after; {use}"
 
 
 def _novelty_words(novelty: Novelty, expert_names: Sequence[str]) -> str:

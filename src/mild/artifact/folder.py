@@ -28,7 +28,6 @@ from mild.artifact.manifest import (
 )
 from mild.artifact.parts import RouterParts
 from mild.artifact.schemas import (
-    CALIBRATION_PREFIX,
     HASHES_TENSOR,
     NOVELTY_PREFIX,
     TEXT_PREFIX,
@@ -243,10 +242,6 @@ def _other_tensors(router: RouterParts) -> dict[str, NDArray[Any]]:
         tensors[HASHES_TENSOR] = hashes
     if router.novelty is not None:
         tensors.update(with_prefix(router.novelty.tensors(), NOVELTY_PREFIX))
-    if router.calibration is not None:
-        slopes, offsets = router.calibration
-        calibration = {"slopes": slopes, "offsets": offsets}
-        tensors.update(with_prefix(calibration, CALIBRATION_PREFIX))
     return tensors
 
 

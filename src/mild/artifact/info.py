@@ -154,20 +154,11 @@ class SharesInfo(InfoPart):
     experts: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class CalibrationInfo(InfoPart):
-    """How expected costs were calibrated on held-out rows."""
-
-    squared_error: tuple[float, float]  # before and after
-    decides: bool  # whether the calibrated costs decide
-
-
 _PARTS: dict[str, type[InfoPart]] = {
     "cost": CostInfo,
     "table": TableInfo,
     "shares": SharesInfo,
     "target": TargetInfo,
-    "calibration": CalibrationInfo,
 }
 # The key of ``router.json`` that holds the notes, and the fields of RouterInfo that are notes.
 _NOTES_KEY = "notes"
@@ -200,7 +191,6 @@ class RouterInfo:
     # Expert -> standard error of its mean cost, by which a gateway explores; of a learned router.
     standard_errors: Mapping[str, float] | None = None
     price_head: str | None = None  # unit of a separate price head: "dollars"
-    calibration: CalibrationInfo | None = None
     verdict: Mapping[str, Any] | None = None  # whether routing pays
     dropped_mix: str | None = None  # the mix that new prices replaced, in words
     # Conditions under which the dropped frontier was recorded, such as "for other prices"

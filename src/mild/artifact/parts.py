@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from mild.artifact.info import RouterInfo
 from mild.artifact.novelty import Novelty
-from mild.core.arrays import FloatArray
 from mild.features import TextFeatures
 from mild.policies import Policy
 
@@ -25,4 +24,3 @@ class RouterParts:
     text: TextFeatures | None = None
     query_hashes: NDArray[np.uint64] | None = None
     novelty: Novelty | None = None
-    calibration: tuple[FloatArray, FloatArray] | None = None

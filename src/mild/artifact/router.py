@@ -85,8 +85,6 @@ class Router(RouterParts):
         Ascending hashes of the training queries; None if they were not saved.
     novelty : Novelty or None
         Distances to the training inputs; None if they are not recorded.
-    calibration : tuple of ndarray or None
-        Slopes and offsets (n_experts,) of calibrated costs that are shown but decide nothing, or None.
 
     Examples
     --------
@@ -819,7 +817,7 @@ class Router(RouterParts):
         Returns
         -------
         Estimates
-            ``costs``, ``calibrated``, ``right``, ``novelty`` and ``novel``; None where unknown.
+            ``costs``, ``right``, ``novelty`` and ``novel``; None where unknown.
 
         Examples
         --------
@@ -832,27 +830,20 @@ class Router(RouterParts):
         policy = self.direct.policy
         # The features of a mix end with a column of draws, which is dropped here.
         inputs = self.direct.own_columns(X)
-        calibrated = None
-        best_costs = costs
-        # Even a calibration that no decision uses improves the estimates that people see.
-        if self.calibration is not None:
-            policy = policy.calibrated(*self.calibration)
-            calibrated = self._possible(X, policy.expected_costs(inputs), policy)
-            best_costs = calibrated
-        right = chances(policy, inputs, best_costs, self.experts, self._terms)
+        right = chances(policy, inputs, costs, self.experts, self._terms)
         if self.novelty is None:
-            return Estimates(costs, calibrated, right, None, None)
+            return Estimates(costs, right, None, None)
         # Computed only here: it takes a second pass over the texts, and only the novelty needs it.
         unseen_shares = features.unseen_shares(texts)
         scores = self.novelty.scores(first_columns(X, self.n_features), unseen_shares)
         novel = self.novelty.is_novel(scores)
         if right is not None:
             right[novel] = np.nan
-        return Estimates(costs, calibrated, right, self.novelty.shares(scores), novel)
+        return Estimates(costs, right, self.novelty.shares(scores), novel)
 
-    def _possible(self, X: Any, costs: FloatArray, policy: Policy | None = None) -> FloatArray:
-        """Expected costs within their possible range, by default of the policy that decides."""
-        deciding = policy or self.direct.policy
+    def _possible(self, X: Any, costs: FloatArray) -> FloatArray:
+        """Expected costs within their possible range."""
+        deciding = self.direct.policy
         inputs = first_columns(X, deciding.n_columns)
         return possible_costs(deciding, inputs, costs, self.experts, self._terms)
 
@@ -951,17 +942,7 @@ class Router(RouterParts):
         novelty = self.novelty
         if novelty is not None:
             novelty = novelty.with_experts(experts)
-        calibration = self.calibration
-        if calibration is not None:
-            slopes, offsets = calibration
-            calibration = (slopes[experts], offsets[experts])
-        return replace(
-            self,
-            policy=policy,
-            experts=self._names_of(experts),
-            novelty=novelty,
-            calibration=calibration,
-        )
+        return replace(self, policy=policy, experts=self._names_of(experts), novelty=novelty)
 
     @check_arguments
     def with_prices(self, *, price_weight: float | None = None) -> Router:
@@ -1007,10 +988,6 @@ class Router(RouterParts):
 
     def _at_other_prices(self, policy: Policy, cost: CostInfo) -> Router:
         """The router that decides by a policy with other prices, at a new cost."""
-        calibration = self.calibration
-        if policy.parts != self.policy.parts:
-            # It belongs to the policy that decided before.
-            calibration = None
         # Target and verdict are those of the old prices.
         info = replace(self.info, target=None, verdict=None, shares=None)
         info = info.without_frontier("for other prices")
@@ -1019,7 +996,7 @@ class Router(RouterParts):
         # Without a recorded cost it is not known what an error is.
         if info.cost is not None and cost != info.cost:
             info = replace(info, cost=cost, constant=None)
-        return replace(self, policy=policy, calibration=calibration, info=info)
+        return replace(self, policy=policy, info=info)
 
     def _check_dollars(self) -> None:
         """Refuse another price weight unless prices are recorded as dollars."""
@@ -1082,9 +1059,9 @@ class Router(RouterParts):
                 parameter="target",
             )
         policy, target_info = at_target(self.policy, self.info, self.experts, target)
-        # Calibration and verdict are those of the router as it was saved.
+        # The verdict is that of the router as it was saved.
         info = replace(self.info, target=target_info, verdict=None)
-        return replace(self, policy=policy, calibration=None, info=info)
+        return replace(self, policy=policy, info=info)
 
     # Folders and repositories.
 

@@ -50,7 +50,6 @@ from mild.policies.cascade import answer_groups
 TEXT_PREFIX = "text."
 # Prefixes of what tells how far expected costs can be trusted; not every router has such tensors.
 NOVELTY_PREFIX = "novelty."
-CALIBRATION_PREFIX = "calibration."
 # Hashes of the training queries, by which they are recognised later.
 HASHES_TENSOR = "query_hashes"
 # Policies may contain policies; mild writes none that is nested deeper than this.
@@ -439,12 +438,9 @@ def _are_buckets(terms: NDArray[Any], bits: int) -> bool:
     return bool(is_ascending and terms[0] >= 0 and terms[-1] < 1 << bits)
 
 
-def check_estimates(novelty: Tensors, calibration: Tensors, sizes: Mapping[str, int]) -> None:
-    """Refuse tensors of novelty and calibration that do not fit, where there are any."""
-    if novelty:
-        Schema({}, NOVELTY).check({}, novelty, dict(sizes), NOVELTY_PREFIX)
-    if calibration:
-        Schema({}, CALIBRATION).check({}, calibration, dict(sizes), CALIBRATION_PREFIX)
+def check_novelty(novelty: Tensors, sizes: Mapping[str, int]) -> None:
+    """Refuse tensors of novelty that do not fit."""
+    Schema({}, NOVELTY).check({}, novelty, dict(sizes), NOVELTY_PREFIX)
 
 
 def check_query_hashes(hashes: NDArray[Any] | None) -> NDArray[np.uint64] | None:
@@ -527,7 +523,6 @@ NOVELTY = {
     "score_quantiles": "201",
     "means": "n_means n_experts, not empty",
 }
-CALIBRATION = dict.fromkeys(("slopes", "offsets"), "n_experts")
 AGREEMENT = {
     "groups": "n_patterns {}, not empty",
     "counts": "n_patterns, not negative",
@@ -578,9 +573,7 @@ POLICY_SCHEMAS = {
     ),
     "blend": Schema(
         {},
-        dict.fromkeys(("weights", "levels"), "n_parts, not negative")
-        | {"calibration": "2 n_experts, optional"}
-        | RANKS,
+        dict.fromkeys(("weights", "levels"), "n_parts, not negative") | RANKS,
         n_parts=(1, math.inf),
     ),
     "mixed": Schema(

@@ -222,14 +222,6 @@ class Policy(ABC):
             "price head."
         )
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
-        """The policy with calibrated estimates, two numbers (n_experts,) per expert.
-
-        Expected costs c become ``slope * c + offset``. Where errors have a logistic head of their own, its
-        log-odds f become ``slope * f + offset`` (Platt).
-        """
-        raise UnsupportedError(f"a {self.kind} router has no expected costs to calibrate.")
-
 
 class ScorePolicy(Policy):
     """Scores experts and decodes the scores; the decoder is part of the state."""

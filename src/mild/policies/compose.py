@@ -112,9 +112,6 @@ class InnerPolicy(WrapperPolicy):
     ) -> Policy:
         return self._around(self.inner.with_prices(betas, price_weight))
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
-        return self._around(self.inner.calibrated(slopes, offsets))
-
     def with_experts(self, experts: IntArray) -> Policy:
         return self._around(self.inner.with_experts(experts))
 
@@ -226,13 +223,12 @@ class BlendPolicy(CostPolicy, kind="blend"):
 
     ``E[c_k | x] = level(x) + sum_m weights_m (e_mk(x) - mean_j e_mj(x))`` with ``e_m`` the
     ``believed_costs`` of member m, and ``level(x) = sum_m levels_m mean_j e_mj(x)``. Weights and levels
-    (members,) are non-negative. A calibrated blend expects ``slope_k E[c_k | x] + offset_k``.
+    (members,) are non-negative.
     """
 
     members: list[Policy]
     weights: FloatArray
     levels: FloatArray
-    calibration: FloatArray | None = None  # (2, n_experts) slopes and offsets
 
     def __post_init__(self) -> None:
         self.n_features = self.members[0].n_features
@@ -247,35 +243,18 @@ class BlendPolicy(CostPolicy, kind="blend"):
                 costs = believed_costs(member, X)
                 mean = costs.mean(axis=1, keepdims=True)
                 total += weight * (costs - mean) + level * mean
-        if self.calibration is None:
-            return total
-        calibration_slopes, offsets = self.calibration
-        return calibration_slopes * total + offsets
+        return total
 
     @property
     def parts(self) -> list[str]:
         return [self.kind, *_kinds(self.members)]
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> BlendPolicy:
-        if self.calibration is not None:
-            # The new calibration comes after the old one.
-            old_slopes, old_offsets = self.calibration
-            offsets = slopes * old_offsets + offsets
-            slopes = slopes * old_slopes
-        return replace(self, calibration=np.stack([slopes, offsets]).astype(self.weights.dtype))
-
     def with_experts(self, experts: IntArray) -> BlendPolicy:
-        calibration = self.calibration
-        if calibration is not None:
-            calibration = calibration[:, experts]
         members = [member.with_experts(experts) for member in self.members]
-        ranks = self._ranks_of(experts)
-        return replace(self, members=members, calibration=calibration, ranks=ranks)
+        return replace(self, members=members, ranks=self._ranks_of(experts))
 
     def state(self) -> tuple[Settings, Tensors]:
         tensors = {"weights": self.weights, "levels": self.levels}
-        if self.calibration is not None:
-            tensors["calibration"] = self.calibration
         if self.ranks is not None:
             tensors["ranks"] = stored_ranks(self.ranks)
         return nested(self.members, **tensors)
@@ -286,7 +265,6 @@ class BlendPolicy(CostPolicy, kind="blend"):
             unnested(settings, tensors),
             tensors["weights"],
             tensors["levels"],
-            tensors.get("calibration"),
             ranks=loaded_ranks(tensors),
         )
 

@@ -94,10 +94,6 @@ class LinearCostPolicy(CostPolicy, kind="linear_costs"):
     def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
         return np.asarray(self.coef[other] - self.coef[chosen], np.float64)
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> LinearCostPolicy:
-        coef, intercept = scaled_head(self.coef, self.intercept, slopes, offsets)
-        return replace(self, coef=coef, intercept=intercept)
-
     def with_experts(self, experts: IntArray) -> LinearCostPolicy:
         return replace(
             self,
@@ -153,11 +149,6 @@ class PricedPolicy(CostPolicy, kind="priced"):
 
     def expected_costs(self, X: Any) -> FloatArray:
         return self.expected_errors(X) + self.price_weight * self.expected_prices(X)
-
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> PricedPolicy:
-        """The error head calibrated, by its log-odds if it is logistic; prices stay as they are."""
-        coef, intercept = scaled_head(self.error_coef, self.error_intercept, slopes, offsets)
-        return replace(self, error_coef=coef, error_intercept=intercept)
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -320,20 +311,8 @@ class NearestPolicy(CostPolicy, kind="nearest"):
         shares = is_nearer + tied_share[:, None] * is_tied
         return shares.astype(self.costs.dtype), is_tied
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> NearestPolicy:
-        return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
-
     def with_experts(self, experts: IntArray) -> NearestPolicy:
         return replace(self, costs=self.costs[:, experts], ranks=self._ranks_of(experts))
-
-
-def scaled_head(
-    coef: FloatArray, intercept: FloatArray, slopes: FloatArray, offsets: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Weights and intercepts of ``slope * f + offset`` for linear estimates f, in their own dtype."""
-    scaled_coef = (slopes[:, None] * coef).astype(coef.dtype)
-    scaled_intercept = (slopes * intercept + offsets).astype(intercept.dtype)
-    return scaled_coef, scaled_intercept
 
 
 def _norms(X: Any) -> FloatArray:

@@ -256,10 +256,6 @@ class MixPolicy(Policy, kind="mix"):
     def with_decision(self, rule: str) -> Policy:
         return self._of(self.first.with_decision(rule), self.second.with_decision(rule))
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
-        first = self.first.calibrated(slopes, offsets)
-        return self._of(first, self.second.calibrated(slopes, offsets))
-
     def with_ranks(self, ranks: IntArray | None) -> Policy:
         return self._of(self.first.with_ranks(ranks), self.second.with_ranks(ranks))
 

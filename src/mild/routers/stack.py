@@ -65,8 +65,6 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     held_out_ : ndarray of shape (n_samples,)
         The choice for each row, by members that have not seen it and weights from the other folds; -1 for
         rows that are in no fold.
-    held_out_costs_ : ndarray of shape (n_samples, n_experts)
-        The expected costs by members that have not seen the row; NaN for rows that are in no fold.
 
     Examples
     --------
@@ -204,7 +202,7 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         costs: FloatArray,
         sample_weight: FloatArray | None,
     ) -> Policy:
-        """Fit the weights of a blend; return its policy, and set what it expects of held-out rows.
+        """Fit the weights of a blend; return its policy, and set its choices for held-out rows.
 
         The blend's differences between experts and its level (the mean over experts) have weights of their
         own: only differences decide, and some members know nothing of the level.
@@ -214,15 +212,6 @@ class BlendRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         )
         self.weights_ = weights
         levels = level_weights(policies, X[:1])
-
-        rows = np.concatenate([held_out for _, held_out in folds])
-        mean_predictions = np.broadcast_to(means, (1, len(rows), means.size))
-        members = np.concatenate([predictions[:, rows], mean_predictions])
-        differences = np.tensordot(weights, _differences(members), 1)
-        row_levels = np.tensordot(levels, members.mean(axis=2, keepdims=True), 1)
-        held_out_costs = np.full(costs.shape, np.nan)
-        held_out_costs[rows] = differences + row_levels
-        self.held_out_costs_ = held_out_costs
 
         constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
         return BlendPolicy([*policies, constant], weights.astype(X.dtype), levels.astype(X.dtype))

@@ -485,7 +485,7 @@ def _info_with(
 ) -> RouterInfo:
     """Return what is recorded about the router, with the new expert.
 
-    Target, frontier, verdict and calibration are left out: they hold only for the other experts.
+    Target, frontier and verdict are left out: they hold only for the other experts.
     """
     names = rows.expert_names
     new_expert = names[-1]
@@ -503,7 +503,6 @@ def _info_with(
         target=None,
         frontier=None,
         verdict=None,
-        calibration=None,
     )
 
 
@@ -528,7 +527,6 @@ def _router_with(
         experts=rows.expert_names,
         query_hashes=index.hashes,
         novelty=novelty,
-        calibration=None,
         info=replace(info, hashes_complete=index.complete),
     )
 

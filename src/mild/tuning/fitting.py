@@ -7,12 +7,12 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mild.artifact import Router, RouterInfo, fingerprint
-from mild.artifact.info import CalibrationInfo, CostInfo, DataInfo, SharesInfo, TableInfo
+from mild.artifact.info import CostInfo, DataInfo, SharesInfo, TableInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.sources import as_router
 from mild.core.arrays import FloatArray, check_integer, invalid
@@ -26,13 +26,9 @@ from mild.policies import Policy, mix_of
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
 
-if TYPE_CHECKING:
-    from mild.routers.calibration import Calibration
-
 # The usual shares are computed on at most this many training rows, at regular intervals.
 SHARE_ROWS = 5_000
-# Numbers of folds: for calibration each is held out once, for novelty only the first.
-CALIBRATION_FOLDS = 3
+# Number of folds, of which the first is held out for the novelty.
 NOVELTY_FOLDS = 5
 # A difference between shares of training rows and of held-out rows that is worth a sentence.
 CHANGED_SHARE = 0.2
@@ -234,12 +230,11 @@ def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A router that was fitted on a task, with its features, its calibration and its novelty."""
+    """A router that was fitted on a task, with its features and its novelty."""
 
     model: Any  # router, or Pipeline that ends in one
     text_features: TextFeatures | None  # fitted; None for a table of numbers
     features: Any  # (n_samples, n_features) of the training rows
-    calibration: Calibration | None = None  # of expected costs; None where there are none
     novelty: Novelty | None = None
 
 
@@ -248,7 +243,7 @@ def fit_task(task: Task, model: Any, text_features: TextFeatures | None) -> Fitt
     features = fit_features(task, text_features)
     costs, arguments = fit_arguments(task, model)
     model.fit(features, costs, **arguments)
-    return with_calibration(task, model, text_features, features)
+    return with_novelty(task, model, text_features, features)
 
 
 def fit_features(task: Task, text_features: TextFeatures | None) -> Any:
@@ -282,45 +277,32 @@ def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
     return NamedCosts.of(costs, task.table.experts, task.ranks), arguments
 
 
-def with_calibration(
+def with_novelty(
     task: Task, model: Any, text_features: TextFeatures | None, features: Any
 ) -> Fitted:
-    """Add to a fitted model the calibration of its expected costs, and what recognises novel queries.
+    """Add to a fitted model what recognises novel queries.
 
-    The calibration corrects expected costs by cross-validation. The novelty says how unusual a query is; a
-    table of numbers has none. With fewer than two groups of rows, neither can be fitted.
+    The novelty says how unusual a query is; a table of numbers has none, and it needs two groups of rows.
     """
-    from mild.routers.calibration import fit_calibration, fit_novelty
     from mild.routers.cost_models import PricedRouter
+    from mild.routers.novelty import fit_novelty
 
     n_groups = len(np.unique(task.groups))
-    if n_groups < 2:
+    if text_features is None or n_groups < 2:
         return Fitted(model, text_features, features)
-    router = model
-    router_input = features
-    if hasattr(model, "steps"):
-        router = model[-1]
-        router_input = model[:-1].transform(features)
-    calibration_folds = folds(task.groups, min(CALIBRATION_FOLDS, n_groups))
+    router = model[-1] if hasattr(model, "steps") else model
     errors = None
     prices = None
     if isinstance(router, PricedRouter):
         errors, prices, _ = asking_prices(task)
-    novelty = None
-    if text_features is not None:
-        novelty_fold = folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
-        means_by_expert = _expected_means(task, errors, prices)
-        novelty = fit_novelty(
-            text_features,
-            feature_inputs(task.table, text_features),
-            features,
-            novelty_fold,
-            means_by_expert,
-        )
-    calibration = fit_calibration(
-        router, router_input, task.costs, calibration_folds, errors, prices
+    novelty = fit_novelty(
+        text_features,
+        feature_inputs(task.table, text_features),
+        features,
+        folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0],
+        _expected_means(task, errors, prices),
     )
-    return Fitted(model, text_features, features, calibration, novelty)
+    return Fitted(model, text_features, features, novelty)
 
 
 def _expected_means(task: Task, errors: FloatArray | None, prices: Any) -> FloatArray:
@@ -420,28 +402,17 @@ def make_saved_router(fitted: Fitted, task: Task, notes: Mapping[str, Any] | Non
 
     Parameters
     ----------
-    fitted : the model, with its text features, its calibration, and what recognises novel queries
+    fitted : the model, with its text features, and what recognises novel queries
     task : the rows that it was fitted on
     notes : more JSON-ready facts to keep with the router
 
     Returns
     -------
     Router
-        It keeps hashes of the training queries and records the cost, the data, the calibration, and how
-        often each expert is asked on training rows.
+        It keeps hashes of the training queries and records the cost, the data, and how often each expert is
+        asked on training rows.
     """
-    calibration = fitted.calibration
-    calibration_info = None
     router = as_router(fitted.model)
-    if calibration is not None:
-        calibration_info = CalibrationInfo.from_dict(calibration.as_dict())
-        # Calibrated estimates decide only if that did not raise the held-out loss; otherwise they are only
-        # shown.
-        if calibration.decides:
-            policy = router.policy.calibrated(*calibration.slopes_and_offsets)
-            router = replace(router, policy=policy)
-        else:
-            router = replace(router, calibration=calibration.slopes_and_offsets)
     index = TrainingQueryIndex.of(task.table)
     info = replace(
         task_info(task),
@@ -449,7 +420,6 @@ def make_saved_router(fitted: Fitted, task: Task, notes: Mapping[str, Any] | Non
         data=DataInfo(fingerprint(fitted.features, task.costs), len(task.table)),
         hashes_complete=index.complete,
         shares=usual_shares(router.policy, fitted.features, task.table),
-        calibration=calibration_info,
     )
     return replace(
         router,

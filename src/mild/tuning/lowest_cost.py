@@ -44,7 +44,7 @@ from mild.tuning.fitting import (
     make_saved_router,
     settle_ties,
     standardized,
-    with_calibration,
+    with_novelty,
 )
 from mild.tuning.held_out import cross_fit
 from mild.tuning.request import TuneRequest
@@ -79,7 +79,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
             model.fit(features, costs, **arguments)
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
-    fitted = with_calibration(task, model, text_features, features)
+    fitted = with_novelty(task, model, text_features, features)
     # The model has fitted the search itself, not a copy: its attributes hold the results.
     verdict = _search_verdict(search, task)
     facts: dict[str, Any] = {}
@@ -244,10 +244,10 @@ class UsedCascade:
         The cascade keeps the policy of that router, by which it decides without answers.
         """
         policy: Any = rows.unscaled(self.cascade.policy)
-        # The calibration and the usual shares are those of the router without answers.
+        # The usual shares are those of the router without answers.
         info = replace(router.info, shares=None)
         cascade = replace(policy, direct=router.policy)
-        return replace(router, policy=cascade, calibration=None, info=info)
+        return replace(router, policy=cascade, info=info)
 
 
 def _compare_cascade(

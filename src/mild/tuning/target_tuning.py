@@ -38,8 +38,8 @@ from mild.metrics.results import Results
 from mild.metrics.target_verdict import LIMITED_FIGURES, TargetVerdict
 from mild.policies import TradeoffPolicy
 from mild.routers.baselines import mean_costs
-from mild.routers.calibration import fit_novelty
 from mild.routers.cost_models import HeadEstimates
+from mild.routers.novelty import fit_novelty
 from mild.tuning.baselines import Coin, cheapest_single, coin_for, level_experts, share_rows
 from mild.tuning.cascades import cascade_hint, cascade_summary, no_cascade
 from mild.tuning.fitting import (
@@ -274,7 +274,7 @@ class TargetFit:
         features = self.rows.X
         if self.certified is not None or self.rows.scaling is not None:
             features = table_features(task.table, text_features)
-        fitted = Fitted(source, text_features, features, None, self._novelty(text_features))
+        fitted = Fitted(source, text_features, features, self._novelty(text_features))
         notes = {
             "frontier": self.frontier.as_dict(self.expert_names),
             "price_head": "dollars",

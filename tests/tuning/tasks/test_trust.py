@@ -1,4 +1,4 @@
-"""How far expected costs of a saved router can be trusted: calibration and novelty."""
+"""How far expected costs of a saved router can be trusted: their range, and novelty."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,6 @@ from mild.data.cost_terms import CostTerms
 from mild.datasets import outcomes_file
 from mild.errors import RouterFileError, UnsupportedError
 from mild.features import HashingFeatures
-from mild.routers.calibration import Calibration
 from mild.routers.cost_models import KNNRouter, PricedRouter, RidgeRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.stack import BlendRouter
@@ -134,46 +133,6 @@ def test_a_router_without_expected_costs_knows_what_is_novel(fitted):
     assert (found.novel, found.right, found.expected_costs) == (True, None, None)
 
 
-def with_calibration(fitted, tmp_path, decides):
-    task, done, _ = fitted("ridge")
-    found = Calibration(
-        [0.5, 0.25, 1.0], [0.1, 0.2, 0.0], False, decides, (0.4, 0.5), (0.2, 0.1), 200
-    )
-    return task, done, load(save_task(replace(done, calibration=found), task, str(tmp_path / "r")))
-
-
-def test_a_calibration_that_decides_is_in_the_policy(fitted, tmp_path):
-    task, done, router = with_calibration(fitted, tmp_path, True)
-    raw = done.model.expected_costs(done.features)
-    wanted = np.array([0.5, 0.25, 1.0]) * raw + [0.1, 0.2, 0.0]
-    np.testing.assert_allclose(router.policy.expected_costs(done.features), wanted, atol=1e-5)
-    np.testing.assert_array_equal(router.predict_texts(task.table.queries), wanted.argmin(axis=1))
-    assert router.calibration is None
-    assert router.info.notes["calibration"]["decides"] is True
-
-
-def test_a_calibration_that_does_not_decide_is_only_shown(fitted, tmp_path):
-    task, done, router = with_calibration(fitted, tmp_path, False)
-    raw = done.model.expected_costs(done.features)
-    np.testing.assert_allclose(router.policy.expected_costs(done.features), raw, atol=1e-5)
-    # The first query that is not far from the others.
-    near = router.estimate(list(task.table.queries))
-    first = int(np.argmin(near.novelty))
-    wanted = np.array([0.5, 0.25, 1.0]) * raw[first] + [0.1, 0.2, 0.0]
-    wanted = np.clip(wanted, 0, 1)
-    np.testing.assert_allclose(near.calibrated[first], wanted, atol=1e-4)
-    np.testing.assert_allclose(near.right[first], 1 - wanted, atol=1e-4)
-    np.testing.assert_allclose(near.costs[first], np.clip(raw[first], 0, 1), atol=1e-4)
-    found = router.explain(task.table.queries[first])
-    assert list(found.calibrated.values()) == pytest.approx(wanted, abs=1e-4)
-    assert "calibrated" in found.columns
-    assert found.expert == EXPERTS[int(raw[first].argmin())]
-    again = load(save(router, tmp_path / "again"))
-    np.testing.assert_array_equal(again.calibration, router.calibration)
-    fewer = again.without("poet")
-    np.testing.assert_allclose(fewer.calibration[0], [0.5, 0.25])
-
-
 def test_novelty_survives_saving_removal_and_pickling(fitted, tmp_path):
     import pickle
 
@@ -185,7 +144,7 @@ def test_novelty_survives_saving_removal_and_pickling(fitted, tmp_path):
 
 
 def test_a_router_without_records_of_novelty_says_nothing_of_it(fitted, tmp_path):
-    plain = replace(load(fitted("ridge")[2]), novelty=None, calibration=None)
+    plain = replace(load(fitted("ridge")[2]), novelty=None)
     router = load(save(plain, tmp_path / "plain"))
     found = router.explain(FAR[0])
     assert (found.novelty, found.novel) == (None, None)

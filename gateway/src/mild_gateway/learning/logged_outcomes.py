@@ -295,7 +295,6 @@ def learned_router(
         router.info,
         estimator=EstimatorInfo("PooledHeads", {"clip": CLIP}),
         verdict=None,
-        calibration=None,
         shares=SharesInfo(len(X), dict(zip(names, shares, strict=True))),
         standard_errors=dict(zip(names, errors.standard_errors.tolist(), strict=True)),
         dropped_mix=dropped_mix(router),
@@ -308,7 +307,7 @@ def learned_router(
         new_policy = replace(tuned, inner=policy, heads=policy)
     if router.cascade is not None:
         new_policy = router.cascade.with_direct(new_policy)
-    return replace(router, policy=new_policy, calibration=None, info=info)
+    return replace(router, policy=new_policy, info=info)
 
 
 def learned_policy(router: Router) -> Any:
