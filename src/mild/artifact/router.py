@@ -78,7 +78,7 @@ class Router(RouterParts):
     feature_names : list of str or None
         Names of the columns that the router was fitted on; None if they had none.
     info : RouterInfo
-        What is recorded about the router: cost, data, target, calibration.
+        What is recorded about the router: cost, data and target.
     text : TextFeatures or None
         Fitted text features; None if the router was fitted on numbers.
     query_hashes : ndarray of shape (n_queries,) or None
