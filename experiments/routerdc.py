@@ -5,8 +5,9 @@ seven models of 7 to 8 billion parameters, scores in [0, 1]. Routers are chosen 
 rows alone. The metric is the mean score of the chosen model per data set, then the unweighted mean over
 data sets: five that are trained on, three that are not. Intervals are 95 % bootstrap intervals over rows.
 
-Result: 58.42 over the five data sets that are trained on (without HumanEval 60.68) and 46.66 over the three
-others; RouterDC, as reported, 58.54 (60.42) and 45.85; best model per data set 58.67 (60.98) and 46.17.
+Result: 57.65 over the five data sets that are trained on (without HumanEval 59.92) and 45.84 over the
+three others, with clusters in the blend 58.84 (60.64) and 46.68; RouterDC, as reported, 58.54 (60.42) and
+45.85; best model per data set 58.67 (60.98) and 46.17.
 """
 
 from __future__ import annotations
