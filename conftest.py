@@ -12,7 +12,6 @@ EXAMPLES_OF_THE_REFERENCE = (
     "artifact/router.py",
     "data/outcome_table.py",
     "evaluation/evaluate.py",
-    "tuning/add_expert.py",
     "tuning/result.py",
     "tuning/tune.py",
 )

@@ -10,7 +10,6 @@ import sys
 
 PARTS = {
     "loop": "benchmarks.learning_loop",
-    "add-expert": "benchmarks.learning_add_expert",
     "plan": "benchmarks.learning_plan",
 }
 

@@ -482,7 +482,7 @@ def escaped(text: str) -> str:
 
 GROUPS = {
     "Tables": ("read_outcomes", "Outcomes"),
-    "Tuning": ("tune", "tuning.TuneResult", "fit", "add_expert"),
+    "Tuning": ("tune", "tuning.TuneResult", "fit"),
     "Evaluation": ("evaluate", "compare"),
     "The router": ("Router", "save", "load"),
     "Estimators": (

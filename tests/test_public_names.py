@@ -27,7 +27,6 @@ PUBLIC = [
     "Router",
     "RouterCV",
     "__version__",
-    "add_expert",
     "compare",
     "evaluate",
     "fit",

@@ -16,7 +16,6 @@ from mild.routers import NeuralRouter as NeuralRouter
 from mild.routers import PricedRouter as PricedRouter
 from mild.routers import RidgeRouter as RidgeRouter
 from mild.routers import RouterCV as RouterCV
-from mild.tuning.add_expert import add_expert as add_expert
 from mild.tuning.fit import fit as fit
 from mild.tuning.saving import save as save
 from mild.tuning.tune import tune as tune

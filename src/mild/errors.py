@@ -56,7 +56,6 @@ CODES = {
     "invalid_data_file": ("A file cannot be read as asked.", "Correct the file, or name its columns."),
     "output_exists": ("Writing would replace what is there.", "Write elsewhere, or add `--overwrite`."),
     "interrupted": ("Ctrl-C.", "Run the command again; the message says if something was saved."),
-    "no_labels": ("The table has no scores of the new expert.", "Grade some of its answers."),
     "version_changed": ("Another process changed the router that serves.", "Run the command again."),
     "not_a_router": ("A repository holds no router.", "Name another one."),
     "repository_not_found": ("A repository does not exist, or is private.", "Check its name; log in."),

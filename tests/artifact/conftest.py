@@ -19,7 +19,6 @@ from mild.policies import (
     DeferralPolicy,
     LinearCostPolicy,
     LinearPolicy,
-    MixedPolicy,
     MixPolicy,
     NearestPolicy,
     PerceptronPolicy,
@@ -79,8 +78,6 @@ def make_policies(dtype=np.float64):
     for kind in ("linear", "linear_costs", "blend"):
         made[kind] = made[kind].with_ranks(ranks)
     made["cascade"] = CascadePolicy("number", [[0, 1], [2]], 0.8, agreement(dtype), regression)
-    two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
-    made["mixed"] = MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two)
     made["mix"] = MixPolicy(made["cascade"], made["constant"], 0.3, "salt")
     network = score_network([draw(6, N_FEATURES), draw(4, 6)], [draw(6), draw(4)])
     own_costs = np.array([0.0, 0.1, 0.2], dtype)

@@ -18,7 +18,6 @@ from mild.policies import (
     DeferralPolicy,
     LinearCostPolicy,
     LinearPolicy,
-    MixedPolicy,
     NearestPolicy,
     PerceptronPolicy,
     PricedPolicy,
@@ -32,7 +31,7 @@ from mild.policies.cascade import AgreementTable
 D, P = 4, 3
 
 
-RANKED = ("linear", "linear_costs", "nearest", "constant", "priced", "blend", "mixed")
+RANKED = ("linear", "linear_costs", "nearest", "constant", "priced", "blend")
 
 
 def make(dtype=np.float64):
@@ -74,7 +73,6 @@ def make(dtype=np.float64):
         "blend": BlendPolicy(
             [linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)
         ),
-        "mixed": MixedPolicy(draw(P, P), draw(P), regression),
     }
     policies["tradeoff"] = TradeoffPolicy(linear, policies["priced"])
     codes, scores = np.array([[0, 0, 0], [0, 0, 1], [0, 1, -1]]), rng.uniform(size=(3, P))
@@ -154,7 +152,6 @@ def test_ranks_reach_the_policies_that_decide():
     around = [
         StandardizedPolicy(np.zeros(D), np.ones(D), costs),
         TradeoffPolicy(scores, flat),
-        MixedPolicy(np.eye(P), np.zeros(P), costs),
         BlendPolicy([costs], np.ones(1), np.ones(1)),
     ]
     for policy in around:

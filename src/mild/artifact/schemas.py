@@ -284,11 +284,8 @@ def check_policy(
         parts, tensors = _take_parts(settings, tensors, prefix)
         _check_number_of_parts(schema, settings, len(parts), prefix)
     schema.check(settings, tensors, sizes, prefix, n_parts=len(parts))
-    if kind == "mixed":
-        _check_mixed(parts, sizes, n_mixed=tensors["coef"].shape[1])
-    else:
-        for part in parts:
-            part.check(sizes, inside=kind)
+    for part in parts:
+        part.check(sizes, inside=kind)
     if kind == "cascade":
         _check_agreement(tensors)
     if kind == "mix":
@@ -325,16 +322,6 @@ def _check_number_of_parts(
     raise RouterFileError(
         f"setting {prefix}parts must list {allowed}; got {settings.get('parts')!r}."
     )
-
-
-def _check_mixed(parts: Sequence[PolicyPart], sizes: dict[str, int], n_mixed: int) -> None:
-    """Refuse a mixed policy that could not be built; it mixes ``n_mixed`` experts into others."""
-    for part in parts:
-        part_sizes = {"n_experts": n_mixed}
-        if "n_features" in sizes:
-            part_sizes["n_features"] = sizes["n_features"]
-        part.check(part_sizes)
-        sizes["n_features"] = part_sizes["n_features"]
 
 
 def _check_mix(parts: Sequence[PolicyPart]) -> None:
@@ -575,9 +562,6 @@ POLICY_SCHEMAS = {
         {},
         dict.fromkeys(("weights", "levels"), "n_parts, not negative") | RANKS,
         n_parts=(1, math.inf),
-    ),
-    "mixed": Schema(
-        {}, {"coef": "n_experts n_mixed", "intercept": "n_experts"} | RANKS, n_parts=(1, 1)
     ),
     "tradeoff": Schema(n_parts=(2, math.inf)),
     "mix": Schema({"share": share, "salt": salt}, n_parts=(2, 2)),

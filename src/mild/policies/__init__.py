@@ -8,7 +8,6 @@ from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePol
 from mild.policies.cascade import Accept, AgreementTable, Ask, CascadePolicy, CascadeRun
 from mild.policies.compose import (
     BlendPolicy,
-    MixedPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
     believed_costs,
@@ -48,7 +47,6 @@ __all__ = [
     "LinearCostPolicy",
     "LinearPolicy",
     "MixPolicy",
-    "MixedPolicy",
     "NearestPolicy",
     "PerceptronPolicy",
     "Policy",

@@ -24,7 +24,6 @@ from mild.policies.base import (
     loaded_ranks,
     stored_ranks,
 )
-from mild.policies.costs import LinearCostPolicy
 
 
 class WrapperPolicy(Policy):
@@ -267,38 +266,6 @@ class BlendPolicy(CostPolicy, kind="blend"):
             tensors["levels"],
             ranks=loaded_ranks(tensors),
         )
-
-
-@dataclass(eq=False, repr=False)
-class MixedPolicy(LinearCostPolicy, kind="mixed"):
-    """``E[c_k | x] = coef_k . e(x) + intercept_k`` with ``e(x)`` the expected costs of ``inner``."""
-
-    inner: Policy
-
-    def __post_init__(self) -> None:
-        self.n_experts = len(self.coef)
-        self.n_features = self.inner.n_features
-
-    def expected_costs(self, X: Any) -> FloatArray:
-        return super().expected_costs(self.inner.expected_costs(X))
-
-    def slopes(self, x: FloatArray, chosen: int, other: int) -> None:
-        return None
-
-    @property
-    def parts(self) -> list[str]:
-        return [self.kind, *self.inner.parts]
-
-    def state(self) -> tuple[Settings, Tensors]:
-        tensors = {"coef": self.coef, "intercept": self.intercept}
-        if self.ranks is not None:
-            tensors["ranks"] = stored_ranks(self.ranks)
-        return nested([self.inner], **tensors)
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        (inner,) = unnested(settings, tensors)
-        return cls(tensors["coef"], tensors["intercept"], inner, ranks=loaded_ranks(tensors))
 
 
 def believed_costs(policy: Policy, X: Any) -> FloatArray:
