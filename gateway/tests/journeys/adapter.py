@@ -222,6 +222,40 @@ def read_shown(figures: Mapping[str, Any]) -> Shown:
 
 
 @dataclass
+class Change:
+    """The mean score of an expert's latest answers minus that of its first ones, with its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass
+class Drift:
+    """What ``show_ledger`` tells of change."""
+
+    versions: dict[
+        str, list[str]
+    ]  # by expert the models that it reported, if several; oldest first
+    changes: dict[str, Change]  # by expert, where enough answers were scored
+    novel: (
+        tuple[int, float, float] | None
+    )  # requests looked at, and the interval of the novel share
+
+
+def read_drift(figures: Mapping[str, Any]) -> Drift:
+    drift = figures["drift"]
+    versions = {name: [one["version"] for one in seen] for name, seen in drift["versions"].items()}
+    changes = {}
+    for entry in drift["scores"]:
+        changes[entry["expert"]] = Change(entry["change"], entry["low"], entry["high"])
+    novel = drift["novel"]
+    if novel is not None:
+        novel = (novel["count"], novel["low"], novel["high"])
+    return Drift(versions, changes, novel)
+
+
+@dataclass
 class Replayed:
     """What ``replay`` estimates for the requests of a ledger."""
 

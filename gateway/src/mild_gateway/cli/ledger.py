@@ -49,7 +49,7 @@ def ledger() -> None:
 def show(
     *, ledger: Ledger, since: Since = None, until: Until = None, as_json: AsJson = False
 ) -> None:
-    """Summarize a ledger: requests, dollars, outcomes, experts, steps of a cascade, latency.
+    """Summarize a ledger: requests, dollars, outcomes, experts, steps of a cascade, latency, drift.
 
     \b
     Example:
@@ -139,6 +139,33 @@ def _show_summary(summary: dict[str, Any]) -> None:
             "pinned to a session's expert": f"{recent['pinned']:,}",
         }
         print_facts(f"the newest {recent['rows']:,}", "rows", facts)
+    _show_drift(summary["drift"])
+
+
+def _show_drift(drift: Mapping[str, Any]) -> None:
+    """What has changed, as far as there are enough rows to tell."""
+    facts = {}
+    for expert, versions in drift["versions"].items():
+        *_, old, new = versions
+        facts[f"version of {expert}"] = (
+            f"{new['version']} since {shown_moment(new['first'])} ({new['answers']:,} answers), "
+            f"{old['version']} until {shown_moment(old['last'])} ({old['answers']:,})"
+        )
+    novel = drift["novel"]
+    if novel is not None:
+        interval = f"{percent(novel['low'])} to {percent(novel['high'])}"
+        facts["novel requests"] = (
+            f"{percent(novel['mean'])} ({interval}) of {novel['count']:,} looked at"
+        )
+    for entry in drift["scores"]:
+        first = entry["first"]
+        latest = entry["latest"]
+        facts[f"score of {entry['expert']} ({entry['source']})"] = (
+            f"{latest['mean']:.2f} in the latest {latest['count']:,}, {first['mean']:.2f} in the first "
+            f"{first['count']:,}: {entry['change']:+.2f} ({entry['low']:+.2f} to {entry['high']:+.2f})"
+        )
+    if facts:
+        print_facts("drift, with 95 % intervals", "what", facts, left=True)
 
 
 def _show_experts(experts: Mapping[str, Mapping[str, Any]]) -> None:

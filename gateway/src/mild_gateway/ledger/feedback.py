@@ -174,18 +174,18 @@ def feedback_by_expert(location: Location, since: float = -math.inf) -> dict[str
         if line is None:
             result[expert] = {
                 "answers": n_answers,
-                "rate": _mean(n_answers, n_answers, 0, n_answers),
+                "rate": mean_and_interval(n_answers, n_answers, 0, n_answers),
                 "samples": None,
                 "self_selected": None,
             }
             continue
         result[expert] = {
             "answers": n_answers,
-            "rate": _mean(n_answers, n_answers, line.judged, n_answers),
-            "samples": _mean(
+            "rate": mean_and_interval(n_answers, n_answers, line.judged, n_answers),
+            "samples": mean_and_interval(
                 line.samples_count, line.samples_weight, line.samples_score, line.samples_squares
             ),
-            "self_selected": _mean(
+            "self_selected": mean_and_interval(
                 line.others_count, line.others_weight, line.others_score, line.others_squares
             ),
         }
@@ -217,7 +217,9 @@ def _score_sums(since: float) -> sa.Select[Any]:
     return query.where(row.time + 0.0 >= since).group_by(score.expert)
 
 
-def _mean(count: float, total: float, weighted: float, squares: float) -> dict[str, Any] | None:
+def mean_and_interval(
+    count: float, total: float, weighted: float, squares: float
+) -> dict[str, Any] | None:
     """A weighted mean of values in [0, 1] with its interval."""
     if not count:
         return None

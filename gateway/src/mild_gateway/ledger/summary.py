@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from mild_gateway.database import Address
 from mild_gateway.database.engine import Location, shown_place
+from mild_gateway.ledger.drift import find_drift
 from mild_gateway.ledger.reading import open_ledger
 from mild_gateway.ledger.records import decisions, path_of
 from mild_gateway.ledger.store import SUMS, minutes
@@ -37,9 +38,9 @@ class RecentRow(NamedTuple):
 def summarize(
     path: Location, since: float | None = None, until: float | None = None
 ) -> dict[str, Any]:
-    """Rows, spend, outcomes and experts over whole minutes; latencies and cascades of the newest rows.
+    """Rows, spend, outcomes, experts and what has changed, over whole minutes.
 
-    It works from the sums per minute: quick, however many rows there are.
+    Latencies and cascades are those of the newest rows.
     """
     first = -(2**62)
     if since is not None:
@@ -53,6 +54,7 @@ def summarize(
         outcomes = _sums(connection, first, last, minutes.c.outcome).all()
         experts = _sums(connection, first, last, minutes.c.expert).all()
         rows = _recent_rows(connection, first, last)
+        drift = find_drift(connection, first * 60.0, last * 60.0)
     document: dict[str, Any] = {
         "path": shown_place(path),
         "bytes": size,
@@ -64,6 +66,7 @@ def summarize(
         "experts": {},
         "recent": _recent_document(rows),
         "cascade": _cascade_document(rows),
+        "drift": drift,
     }
     if total.start is not None:
         document["first"] = total.start * 60
