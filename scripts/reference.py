@@ -221,7 +221,7 @@ def ledger_columns() -> dict[str, dict[str, tuple[str, str]]]:
             )
             for column in table.columns
         }
-        for table in [*tables, store.workers, store.drift, store.key_bytes]
+        for table in [*tables, store.workers, store.key_bytes]
     }
 
 

@@ -94,7 +94,7 @@ def test_every_metric_is_in_the_table_with_its_labels():
 
 def test_every_column_of_the_ledger_has_a_meaning():
     tables = reference.ledger_columns()
-    names = {"decisions", "feedback", "routers", "minutes", "workers", "drift", "key_bytes"}
+    names = {"decisions", "feedback", "routers", "minutes", "workers", "key_bytes"}
     assert names == set(tables)
     assert [
         (table, column)

@@ -268,16 +268,6 @@ class TracingSettings:
     """
 
 
-@dataclass(frozen=True, config=CONFIG)
-class DriftSettings:
-    """Whether experts and queries that have changed are flagged, and who is told."""
-
-    enabled: Flag = True
-    """Whether drift is looked for; it needs the ledger."""
-    webhook: _Url | None = None
-    """Address that gets a POST with JSON for every new flag."""
-
-
 _Origin = Annotated[
     str, Rule('must be an origin such as "https://app.example.com"; "*" is not', _ORIGIN.fullmatch)
 ]
@@ -347,8 +337,6 @@ class Settings:
     """OpenTelemetry."""
     grading: GradingSettings | None = None
     """Scores of a random share of the answers; without this table, none."""
-    drift: DriftSettings = DriftSettings()
-    """Flags for experts and queries that have changed."""
     store: str | Address | None = None
     """Where keys and budgets are kept: the path of an SQLite file, which is created with mode
     0600, `postgresql://...` for several machines, or `env:NAME` for the variable that holds such

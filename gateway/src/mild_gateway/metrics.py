@@ -43,7 +43,6 @@ _LABELS: Mapping[str, Sequence[str]] = {
     "direction": ("in", "out"),
     "reload": ("ok", "failed"),
     "reason": UNGRADED,
-    "kind": ("version", "feedback", "novelty"),
     "step": (*map(str, range(1, MAX_STEP + 1)), "none"),
 }
 
@@ -105,11 +104,6 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "max",
         "1 while an expert that cannot be reached is asked after the others, for all keys.",
         ("expert",),
-    ),
-    "mild_drift": (
-        "max",
-        "1 while drift is flagged; expert is none for novelty.",
-        ("expert", "kind"),
     ),
     "mild_workers": ("sum", "Workers that serve.", ()),
     "mild_request_seconds": (

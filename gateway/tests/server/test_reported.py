@@ -1,17 +1,13 @@
-"""What an expert says it is, is kept with its answers; a gateway that runs looks for drift."""
+"""What an expert says it is, and whether a request is novel, is kept with its answer."""
 
-from dataclasses import replace
+import math
 
 import pytest
 
 from fake_upstream import FakeUpstream
-from gateway_cases import Client, expert, gateway, knowing, priced_router, rows, solo
-from ledger_cases import write_all, writing
-from mild_gateway import drift as module
+from gateway_cases import Client, KeptLedger, expert, gateway, knowing, priced_router, rows, solo
 from mild_gateway.config import LedgerSettings
 from mild_gateway.experts.prices import UsageMeter, read_version
-from mild_gateway.ledger.reading import read_ledger
-from mild_gateway.server import context as context_module
 from waiting import until
 
 ASK = {"model": "mild", "messages": [{"role": "user", "content": "2 + 2 = ?"}]}
@@ -66,60 +62,28 @@ async def test_without_an_answer_nothing_is_reported():
         assert row.reported is None
 
 
-async def test_a_gateway_looks_at_its_ledger_and_shows_what_it_finds(tmp_path, monkeypatch):
-    monkeypatch.setattr(context_module, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(module, "NOVELTY_SECONDS", 0.0)
-    monkeypatch.setattr(module, "BASELINE", 20)
-    looks = []
-    look = module.DriftWatch.look
+async def test_one_request_a_second_is_looked_at_for_novelty(tmp_path, monkeypatch):
+    router = knowing(priced_router(("one",), (0.1,), (0.1,)))
+    ledger = LedgerSettings(path=tmp_path / "l.sqlite")
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)], router, ledger=ledger, ledger_writer=KeptLedger()) as g,
+        Client(g.port) as client,
+    ):
 
-    def noted(watch, router):
-        flags = look(watch, router)
-        looks.append(router)
-        return flags
+        async def send(text):
+            body = {"model": "mild", "messages": [{"role": "user", "content": text}]}
+            n_rows = len(g.ledger.records)
+            assert (await client.ask(body)).status == 200
+            return (await rows(g, n_rows + 1))[n_rows]
 
-    monkeypatch.setattr(module.DriftWatch, "look", noted)
-    path = tmp_path / "l.sqlite"
-    write_all(path, [])
-    with writing(path) as writer:
-        async with (
-            FakeUpstream() as up,
-            gateway(
-                [expert("one", up)],
-                knowing(priced_router(("one",), (0.1,), (0.1,))),
-                ledger_writer=writer,
-                ledger=LedgerSettings(path=path),
-            ) as g,
-            Client(g.port) as client,
-        ):
-
-            async def ask(count):
-                for _ in range(count):
-                    assert (await client.ask(ASK)).status == 200
-                writer.flush()
-
-            def flagged(kind):
-                return g.app.metrics.value("mild_drift", expert="one", kind=kind)
-
-            up.reports = "m-1"
-            await until(lambda: looks)
-            await ask(25)
-            # The second look from here has seen all of them.
-            seen = len(looks) + 2
-            await until(lambda: len(looks) >= seen)
-            assert flagged("version") == 0
-            up.reports = "m-2"
-            await ask(5)
-            await until(lambda: flagged("version") == 1)
-            assert flagged("feedback") == 0
-            health = await client.ask(b"", "/health", "GET")
-            assert health.status == 200
-            # The flags are those of the router that served.
-            other = knowing(priced_router(("one",), (0.1,), (0.1,)))
-            other = replace(other, info=replace(other.info, fingerprint="another"))
-            await g.app.reload(lambda: other)
-            await until(lambda: flagged("version") == 0)
-    records = list(read_ledger(path))
-    assert [row.reported for row in records] == ["m-1"] * 25 + ["m-2"] * 5
-    assert {row.novel for row in records} <= {False, None}
-    assert any(row.novel is False for row in records)
+        monkeypatch.setattr(g.app, "_next_novelty", 0.0)
+        known = await send("2 + 2 = ?")
+        await until(lambda: known.novel is not None)
+        monkeypatch.setattr(g.app, "_next_novelty", math.inf)
+        soon = await send("2 + 2 = ?")
+        monkeypatch.setattr(g.app, "_next_novelty", 0.0)
+        far = await send("Something that nobody has ever asked before, at length")
+        await until(lambda: far.novel is not None)
+        assert [row.novel for row in (known, soon, far)] == [False, None, True]
+        assert g.app._next_novelty > 0

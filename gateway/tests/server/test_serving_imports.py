@@ -6,8 +6,7 @@ take memory in every worker, and time at every start.
 
 import json
 import os
-import sqlite3
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -95,15 +94,6 @@ async def look_at_pages(port):
     assert b"mild_requests_total" in await get(port, "/metrics")
 
 
-def drift_state(folder):
-    """What the ledger knows of drift; empty before the first look."""
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
-        row = connection.execute("SELECT document FROM drift").fetchone()
-    if row is None:
-        return {}
-    return json.loads(row[0])
-
-
 async def serves(port, fingerprint):
     """Whether the gateway serves this router."""
     health = await ask(port, None, "/health", "GET")
@@ -117,8 +107,6 @@ async def test_a_gateway_with_a_target_needs_nothing_of_the_fits(tmp_path, impor
         write_files(tmp_path, experts, router, TARGET_AND_GRADING)
         write_version(tmp_path / "router", trading_router(), why="a candidate", serve=False)
         async with served(tmp_path) as g:
-            # The first look says where later ones begin.
-            await until(lambda: drift_state(tmp_path).get("row") == 0)
             await chat_and_give_feedback(g.port)
             other_router = knowing(trading_router(best=0.87))
             write_version(tmp_path / "router", other_router, why="a test")
@@ -126,16 +114,6 @@ async def test_a_gateway_with_a_target_needs_nothing_of_the_fits(tmp_path, impor
             await until(lambda: serves(g.port, fingerprint))
             await chat_and_give_feedback(g.port)
             await look_at_pages(g.port)
-            assert await g.stop() == 0
-        assert imported_for_fits() == set()
-        # A gateway looks for drift as soon as it has started. The first look at another router begins anew,
-        # and the second one tests the rows since then.
-        async with served(tmp_path) as g:
-            await until(lambda: drift_state(tmp_path)["row"] > 0)
-            assert (await ask(g.port, chat())).status == 200
-            assert await g.stop() == 0
-        async with served(tmp_path) as g:
-            await until(lambda: drift_state(tmp_path)["tests"]["queries"]["n"] > 0)
             assert await g.stop() == 0
     assert imported_for_fits() == set()
 

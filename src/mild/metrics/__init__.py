@@ -42,7 +42,6 @@ from mild.metrics.routing import (
     summary,
     worst_recall,
 )
-from mild.metrics.sequential import MeanTest
 from mild.metrics.target_verdict import TargetVerdict, judge_target
 from mild.metrics.verdict import Verdict, count_judged, judge_cost
 
@@ -50,7 +49,6 @@ __all__ = [
     "AccuracyCoverageCurve",
     "DeferralSummary",
     "Interval",
-    "MeanTest",
     "ReliabilityCurve",
     "Results",
     "TargetVerdict",

@@ -13,7 +13,7 @@ from mild_gateway.dashboard.shares import WINDOW
 from mild_gateway.database.engine import Location
 from mild_gateway.ledger.reading import open_ledger
 from mild_gateway.ledger.records import COLUMNS, Record, decisions, from_row
-from mild_gateway.ledger.store import drift, minutes, workers
+from mild_gateway.ledger.store import minutes, workers
 from mild_gateway.selection.models import CASCADE, ROUTER_MODEL
 
 MINUTES = 60
@@ -51,7 +51,6 @@ class LedgerSnapshot:
     # Requests to a cascade in the last hour, the newest ones.
     cascades: list[CascadeRow] = field(default_factory=list)
     workers: list[dict[str, Any]] = field(default_factory=list)
-    drift: list[dict[str, Any]] = field(default_factory=list)  # flags
 
 
 def read_snapshot(ledger: Location, now: float) -> LedgerSnapshot:
@@ -61,7 +60,6 @@ def read_snapshot(ledger: Location, now: float) -> LedgerSnapshot:
         columns = sa.select(*[decisions.c[name] for name in COLUMNS])
         newest = columns.order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
         recent = connection.execute(columns.order_by(decisions.c.time.desc()).limit(WINDOW)).all()
-        tests = connection.scalar(sa.select(drift.c.document))
         return LedgerSnapshot(
             recent=[from_row(row) for row in recent],
             preferred_experts=_preferred_experts(connection, newest),
@@ -69,7 +67,6 @@ def read_snapshot(ledger: Location, now: float) -> LedgerSnapshot:
             unanswered=_unanswered(connection, newest, first_minute),
             cascades=_cascades(connection, newest, first_minute),
             workers=_workers(connection, database.time(now)),
-            drift=json.loads(tests or "{}").get("flags", []),
         )
 
 

@@ -60,8 +60,6 @@
     if (status) {
       if (status.shares.drift) list.push(make("div", { class: "notice warn", id: "drift" },
         make("strong", {}, "Shares are outside their bands"), status.shares.sentence));
-      for (const flag of status.drift) list.push(make("div", { class: "notice warn flag" },
-        make("strong", {}, `Drift since ${new Date(flag.time * 1000).toLocaleString("en-GB")}`), flag.text));
       for (const trouble of status.troubles) list.push(make("div", { class: "notice bad" },
         make("strong", {}, "Needs attention"), trouble));
     }
@@ -294,7 +292,7 @@
     node.className = "pulse " + (goneSince !== null ? "gone" : seen ? "live" : "waiting");
     node.textContent = asksForKey ? "A key is needed" : goneSince !== null ? "no answer" : seen ? `live, ${clock(seen.time)}` : "Connecting …";
     document.documentElement.classList.toggle("stale", goneSince !== null);
-    fill("notices", [goneSince, seen && seen.shares, seen && seen.drift, seen && seen.troubles], () => notices(seen));
+    fill("notices", [goneSince, seen && seen.shares, seen && seen.troubles], () => notices(seen));
   }
 
   async function ask() {

@@ -135,7 +135,6 @@ class Dashboard:
             "experts": expert_lines(self._names, snapshot, workers),
             "cascade": cascade_document(snapshot.cascades),
             "shares": share_document(self._choices, snapshot.preferred_experts, self._reference),
-            "drift": snapshot.drift,
             "traffic": traffic_document(snapshot.minutes, now),
             "latency": latency_document(snapshot.recent),
             "savings": savings_document(snapshot.recent, self.settings.experts),

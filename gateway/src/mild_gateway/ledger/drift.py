@@ -33,9 +33,9 @@ def find_drift(connection: sa.Connection, start: float, end: float) -> dict[str,
     """
     row = decisions.c
     in_span = sa.and_(row.time >= start, row.time < end)
-    router = sa.select(row.router).where(in_span, row.propensity.is_not(None))
-    router = router.order_by(row.time.desc()).limit(1).scalar_subquery()
-    decided = sa.and_(in_span, row.router == router)
+    newest = sa.select(row.router).where(in_span, row.propensity.is_not(None))
+    newest = newest.order_by(row.time.desc()).limit(1)
+    decided = sa.and_(in_span, row.router == newest.scalar_subquery())
     return {
         "versions": _versions(connection, in_span),
         "novel": _novel_share(connection, decided),

@@ -67,14 +67,6 @@ workers = make_table(
     time=sa.Double,
     document=sa.Text,
 )
-# The tests for drift, as JSON.
-drift = make_table(
-    "drift",
-    ["name"],
-    {"name": "Name of the test for drift.", "document": "State of the test, as JSON."},
-    name=sa.Text,
-    document=sa.Text,
-)
 # How much of the ledger is whose: it tells whose rows go first when the ledger is full.
 key_bytes = make_table(
     "key_bytes",

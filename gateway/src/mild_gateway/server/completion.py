@@ -107,7 +107,7 @@ class Completion:
         )
         self.selection = selection
         if selection.chosen is not None and selection.pinned_by is None:
-            self.context.drift.examine(self.record, selector.router, request.text)
+            self.context.note_novelty(self.record, selector.router, request.text)
         if self.grader is not None:
             self.picked = self.grader.pick(selection, request)
         return selection

@@ -7,26 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from mild.artifact import Router
-from mild.errors import MildError
 from mild_gateway.access import Access, Settlement
 from mild_gateway.access.writer import settlement_parts
 from mild_gateway.config import Settings
 from mild_gateway.config_checks import check_against
 from mild_gateway.dashboard import Dashboard
-from mild_gateway.database import DatabaseError
 from mild_gateway.database.spool import ROW, SETTLEMENT, Spool
-from mild_gateway.drift import KINDS, LOOK_SECONDS, DriftWatch
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.redaction import Redactor
 from mild_gateway.ledger.records import Record, record_parts
 from mild_gateway.ledger.writer import LedgerWriter
 from mild_gateway.logs import EventLog, logger
-from mild_gateway.metrics import NO_EXPERT, Metrics
+from mild_gateway.metrics import Metrics
 from mild_gateway.refusals import Refusal
 from mild_gateway.selection.selector import ExpertSelector
 from mild_gateway.selection.sessions import open_sessions
@@ -35,6 +31,8 @@ from mild_gateway.versions import load_candidate
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0
+# Seconds between two texts that are looked at for novelty.
+NOVELTY_SECONDS = 1.0
 # Seconds between two reports of a worker about itself.
 PUBLISH_SECONDS = 1.0
 
@@ -98,9 +96,6 @@ class AppContext:
         self.router_trouble: str | None = None
         self.started = wall_clock()
         self.redact = Redactor(settings.experts)
-        self.drift = DriftWatch(
-            settings.drift, settings.ledger.path, self.names, wall_clock, settings.grading
-        )
         self._sessions = open_sessions(settings, wall_clock)
         self._seed = seed
         self.clients = {
@@ -108,6 +103,7 @@ class AppContext:
         }
         self.serving = self._make_serving(router)
         self._dropped = 0
+        self._next_novelty = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -168,6 +164,19 @@ class AppContext:
         said = f"The expert {name} {error.description}{detail}."
         self.events.note((name, error.kind), said, expert=name, kind=error.kind)
 
+    def note_novelty(self, record: Record, router: Router, text: str) -> None:
+        """Note whether a text is novel, in a thread, for at most one request a second."""
+        now = time.monotonic()
+        is_noted = router.novelty is not None and self.settings.ledger.path is not None
+        if not is_noted or now < self._next_novelty:
+            return
+        self._next_novelty = now + NOVELTY_SECONDS
+
+        def look() -> None:
+            record.novel = bool(router.is_novel([text])[0])
+
+        asyncio.get_running_loop().run_in_executor(None, look)
+
     async def start(self) -> None:
         """Open what has to be open before the first request."""
         try:
@@ -182,8 +191,6 @@ class AppContext:
         self.metrics.put("mild_workers", value=1)
         self._publish()
         self.run_in_background(self._publish_forever())
-        if self.drift.enabled:
-            self.run_in_background(self._watch_drift())
 
     async def stop(self) -> None:
         """Close everything; nothing that was accepted is lost from the ledger."""
@@ -249,19 +256,6 @@ class AppContext:
             await asyncio.sleep(PUBLISH_SECONDS)
             self._publish()
             self.events.write()
-
-    async def _watch_drift(self) -> None:
-        while True:
-            new = []
-            try:
-                new = await asyncio.to_thread(self.drift.look, self.serving.fingerprint)
-            except (DatabaseError, MildError) as error:
-                self.events.note(("drift",), f"Drift cannot be looked for: {error}")
-            flagged = {(flag["expert"] or NO_EXPERT, flag["kind"]) for flag in self.drift.flags}
-            for name, kind in product((*self.names, NO_EXPERT), KINDS):
-                self.metrics.put("mild_drift", name, kind, value=float((name, kind) in flagged))
-            await self.drift.send(new)
-            await asyncio.sleep(LOOK_SECONDS)
 
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""
