@@ -15,20 +15,14 @@ from mild.artifact import save
 from waiting import PATIENCE
 
 
-def write_files(folder, experts, router=None, extra="", workers=1, port=0, accept=0):
-    """``mild.toml`` and ``router`` in a folder; experts are (name, base_url, more lines).
-
-    ``accept`` is ``accept_after_sigterm_seconds``.
-    """
+def write_files(folder, experts, router=None, extra="", workers=1, port=0):
+    """``mild.toml`` and ``router`` in a folder; experts are (name, base_url, more lines)."""
     names = tuple(name for name, *_ in experts)
     if router is None:
         router = priced_router(
             names, tuple(0.1 * (k + 1) for k in range(len(names))), (0.01,) * len(names)
         )
     save(router, folder / "router", overwrite=True)
-    if "[limits]" not in extra:
-        extra += "\n[limits]"
-    extra = extra.replace("[limits]", f"[limits]\naccept_after_sigterm_seconds = {accept}")
     lines = ['router = "router"', f"port = {port}", f"workers = {workers}", extra]
     for name, url, *more in experts:
         lines += [f"[experts.{name}]", f'base_url = "{url}"', f'model = "{name}-model"', *more]

@@ -172,12 +172,8 @@ class LimitSettings:
     total_seconds: Positive | None = None
     """Longest time of a request with all its attempts. Without it, the sum of the experts' limits.
     """
-    accept_after_sigterm_seconds: Amount = 5.0
-    """How long new connections are still accepted after SIGTERM, while `/health/ready` says 503:
-    time for a proxy to notice. Ctrl-C on loopback does not wait.
-    """
     drain_seconds: Amount = 30.0
-    """Time that running requests have to finish after that."""
+    """Time that running requests have to finish after SIGTERM, with which the port is closed."""
 
 
 @dataclass(frozen=True, config=CONFIG)

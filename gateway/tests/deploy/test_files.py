@@ -70,8 +70,7 @@ def test_the_gateways_of_compose_have_the_demos_experts(tmp_path):
     assert settings.port == 6060
     assert {expert.base_url.split("/")[2] for expert in settings.experts} == {"experts:8080"}
     grace = COMPOSE["services"]["gateway-1"]["stop_grace_period"]
-    limits = settings.limits
-    seconds = limits.accept_after_sigterm_seconds + limits.drain_seconds + 15
+    seconds = settings.limits.drain_seconds + 15
     assert int(grace.rstrip("s")) >= seconds
 
 
@@ -79,8 +78,8 @@ def test_kubernetes_gives_the_gateway_its_variables_and_its_time(tmp_path):
     settings = write_settings(tmp_path, kind("ConfigMap")["data"]["mild.toml"])
     pod = kind("Deployment")["spec"]["template"]["spec"]
     assert pod["containers"][0]["ports"][0]["containerPort"] == settings.port
-    limits = settings.limits
-    seconds = limits.accept_after_sigterm_seconds + limits.drain_seconds + 15
+    pause = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    seconds = pause + settings.limits.drain_seconds + 15
     assert pod["terminationGracePeriodSeconds"] >= seconds
     secret = yaml.safe_load((DEPLOY / "kubernetes/secret.example.yaml").read_text())
     assert set(secret["stringData"]) == {"STORE", "SMALL_KEY", "LARGE_KEY"}

@@ -233,8 +233,7 @@ class RunningGateway:
         self.port = free_port()
         folder.mkdir()
         extra = 'store = "../mild.sqlite"\n[access]\nrequire_key = true'
-        # Longer than three of Caddy's health checks.
-        write_files(folder, [("small", base_url)], port=self.port, extra=extra, accept=4)
+        write_files(folder, [("small", base_url)], port=self.port, extra=extra)
         self._stack = contextlib.AsyncExitStack()
 
     async def start(self):

@@ -43,8 +43,6 @@ def write_config(
     if database is not None:
         lines.append(f"store = {json.dumps(database)}")
     lines += ["[routing]", f"explore = {explore}", "[ledger]", "keep_text = true"]
-    # Nobody watches the health of these gateways.
-    lines += ["[limits]", "accept_after_sigterm_seconds = 0"]
     for name, settings in experts.items():
         lines.append(f"[experts.{name}]")
         # A value of JSON is one of TOML.
@@ -570,8 +568,7 @@ def settings(
     given: dict[str, Any] = {"router": ROUTER, **tables}
     if database is not None:
         given["store"] = database
-    # Nobody watches the health of these gateways.
-    given["limits"] = {"accept_after_sigterm_seconds": 0, **tables.get("limits", {})}
+    given["limits"] = dict(tables.get("limits", {}))
     given["experts"] = {name: dict(expert) for name, expert in experts.items()}
     return given
 

@@ -23,8 +23,7 @@ from mild_gateway.demo.cascade import with_cascade
 from mild_gateway.demo.stand_in import StandIn
 from mild_gateway.experts.expert import Expert
 from mild_gateway.selection.models import CASCADE_MODEL
-from mild_gateway.server.listening import bind
-from mild_gateway.server.process import serve_settings
+from mild_gateway.server.process import bind, serve_settings
 
 BUDGET = 10.0
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.

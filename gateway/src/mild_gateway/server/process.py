@@ -6,39 +6,40 @@ import asyncio
 import errno
 import json
 import logging
-import multiprocessing
 import os
 import resource
 import signal
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from mild.errors import InvalidInputError
 from mild_gateway.config import LimitSettings, Settings
 from mild_gateway.config_checks import check_against, check_tls, exposure_warning
 from mild_gateway.experts.redaction import Redactor
 from mild_gateway.logs import configure_logging
-from mild_gateway.server.listening import BACKLOG, bind, drop_new_connections
 
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild_gateway.server.context import AppContext
 
+# Connections that wait to be accepted.
+BACKLOG = 2048
 # How long an idle connection is kept: longer than proxies keep theirs, so that they close first.
 KEEP_ALIVE_SECONDS = 75
 # Files besides connections: the database, libraries, pipes.
 SPARE_FILES = 128
 # A worker that does not say for so long that it is alive is replaced.
 WORKER_SECONDS = 10
-# After so many seconds uvicorn has passed a signal on to its workers.
+# Seconds in which the workers have stopped accepting, once uvicorn has told them to end.
 PASSING_ON_SECONDS = 1.0
 _PORT_TAKEN = (errno.EADDRINUSE, errno.EACCES)
 
@@ -105,6 +106,25 @@ def serve_settings(
         sock.close()
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket that worker processes can inherit."""
+    family = socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
+    server = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Its connections inherit this: small answers are sent at once.
+    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        server.bind((host.strip("[]"), port))
+        server.listen(BACKLOG)
+    except OSError:
+        server.close()
+        raise
+    server.setblocking(False)
+    return server
+
+
 def _listen(settings: Settings) -> socket.socket:
     try:
         return bind(settings.host, settings.port)
@@ -161,7 +181,7 @@ def _serve_here(settings: Settings, router: Router, sock: socket.socket, announc
     def ready() -> None:
         nonlocal is_ready
         is_ready = True
-        start_worker(context, sock)
+        start_worker(context)
         print(announcement, flush=True)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -194,15 +214,14 @@ def _serve_workers(
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
         given = {**options, "folder": name, "announcement": announcement}
         os.environ[OPTIONS_VARIABLE] = json.dumps(given)
-        ParentSignals(sock, settings.limits.accept_after_sigterm_seconds).watch()
-        uvicorn.run(
+        config = uvicorn.Config(
             "mild_gateway.server.worker:app_from_environment",
             factory=True,
             workers=settings.workers,
-            fd=sock.fileno(),
             timeout_worker_healthcheck=WORKER_SECONDS,
             **uvicorn_options(settings),
         )
+        _Workers(config, [sock]).run()
         return int((folder / FAILED_FILE).exists())
 
 
@@ -221,45 +240,13 @@ async def _check_stores(settings: Settings, router: Router) -> None:
         await access.close()
 
 
-class ParentSignals:
-    """What uvicorn's parent process does not do with signals.
+class _Workers(Multiprocess):
+    """uvicorn's worker processes, and a port that is closed when they no longer accept."""
 
-    It keeps the listening socket open until its last worker has ended, so new connections would wait for
-    nobody: they are dropped when the workers are about to stop accepting, and refused afterwards. And it
-    ignores a second signal: the workers get it as SIGINT, with which they end their requests at once.
-    """
-
-    def __init__(self, sock: socket.socket, accept_seconds: float) -> None:
-        self._sock = sock
-        self._accept_seconds = accept_seconds
-        self._reader, self._writer = socket.socketpair()
-        self._writer.setblocking(False)
-
-    def watch(self) -> None:
-        """Read the numbers of signals as they arrive; uvicorn sets its own handlers for them."""
-        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        threading.Thread(target=self._follow, name="mild-signals", daemon=True).start()
-
-    def _follow(self) -> None:
-        is_stopping = False
-        while True:
-            for number in self._reader.recv(64):
-                if number not in (signal.SIGTERM, signal.SIGINT):
-                    continue
-                if is_stopping:
-                    self._end_workers()
-                else:
-                    is_stopping = True
-                    threading.Thread(target=self._refuse_connections, daemon=True).start()
-
-    def _refuse_connections(self) -> None:
-        time.sleep(self._accept_seconds)
-        drop_new_connections(self._sock)
+    def join_all(self) -> None:
+        # This process has the socket, too: without workers, who connects would wait until it ends.
         time.sleep(PASSING_ON_SECONDS)
-        # Of the socket itself: closing it here would leave it open in uvicorn's hands.
-        self._sock.shutdown(socket.SHUT_RDWR)
-
-    def _end_workers(self) -> None:
-        for worker in multiprocessing.active_children():
-            if worker.pid is not None:
-                os.kill(worker.pid, signal.SIGINT)
+        for sock in self.sockets:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        super().join_all()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import json
 import logging
+import multiprocessing
 import os
-import socket
+import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -86,16 +88,51 @@ def make_context(settings: Settings, router: Router) -> AppContext:
     return AppContext(settings, router, access, ledger, board, spool=spool)
 
 
-def start_worker(context: AppContext, sock: socket.socket | None = None) -> None:
-    """Begin what lasts as long as the server: its signals, and the watch on the router's folder.
+def drain_on_signals(context: AppContext) -> None:
+    """Note that the end has begun, which is uvicorn's; a second Ctrl-C cancels the requests that still run.
 
-    ``sock`` listens for this process alone; that of several workers is their parent's to end.
+    They settle and write their rows: uvicorn, told twice, would leave out the end of the application.
     """
-    from mild_gateway.server.graceful_stop import GracefulStop
+    loop = asyncio.get_running_loop()
+    uvicorn_handler: Any = signal.getsignal(signal.SIGTERM)
+
+    def cancel_requests() -> None:
+        for task in list(context.running):
+            task.cancel()
+
+    def handle(number: int, frame: object) -> None:
+        if context.draining and number == signal.SIGINT:
+            loop.call_soon_threadsafe(cancel_requests)
+        else:
+            context.draining = True
+            uvicorn_handler(number, frame)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+
+
+def end_with_parent() -> None:
+    """Let a worker whose parent was killed end, as by SIGTERM."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    loop = asyncio.get_running_loop()
+    sentinel = parent.sentinel
+
+    def end() -> None:
+        loop.remove_reader(sentinel)
+        signal.raise_signal(signal.SIGTERM)
+
+    loop.add_reader(sentinel, end)
+
+
+def start_worker(context: AppContext) -> None:
+    """Begin what lasts as long as the server: its signals, and the watch on the router's folder."""
     from mild_gateway.server.router_watch import RouterWatch
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    GracefulStop(context, sock).install()
+    drain_on_signals(context)
+    end_with_parent()
     folder = context.settings.router
     if folder is not None:
         context.run_in_background(RouterWatch(context, folder, partial(load, folder)).run())
