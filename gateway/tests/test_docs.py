@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 from pathlib import Path
 
@@ -44,12 +43,6 @@ def test_every_public_name_is_on_the_page():
     page = reference.gateway_names()
     public_names = set(mild_gateway.__all__) - {"__version__"}
     assert set(re.findall(r"^::: mild_gateway\.(\w+)$", page, re.MULTILINE)) == public_names
-
-
-def test_names_of_the_library_that_are_not_shown_are_public_all_the_same():
-    for module, names in reference.FOR_THE_GATEWAY.items():
-        assert names <= set(importlib.import_module(module).__all__)
-        assert not names & set(reference.shown_names(module))
 
 
 def test_the_file_on_the_page_of_settings_is_read(tmp_path):
