@@ -58,9 +58,11 @@ tiny="$tiny --weight-decay 2"
 sizes="--method mild:total=mean3 --method mild:total=mean10"
 run table1 $tiny --setup I --cost error --seeds 1 --validation $sizes --results "$results/margins.jsonl"
 run table1 $tiny --setup II --setup III --cost error --seeds 1 --validation --method mild:total=mean1 $sizes --results "$results/margins.jsonl"
-tables="$mean1 --method mild:total=mean10 --method plugin --results $results/table1.jsonl"
-run table1 $tiny --cost error --seeds 2 $tables
-run table1 $tiny --cost cost --seeds 1 $tables
+tables="$mean1 --method mild:total=mean10 --results $results/table1.jsonl"
+run table1 $tiny --setup I --cost error --seeds 2 $tables --method plugin
+run table1 $tiny --setup II --cost error --seeds 2 $tables
+run table1 $tiny --setup II --cost error --seeds 1 --method plugin --results "$results/table1.jsonl"
+run table1 $tiny --setup III --cost error --seeds 1 $tables --method plugin
 # Experts that are trained: with errors, with costs, severe; the size of MILD's margins on held-out training rows.
 run table2 --epochs 25 $mean1 --seeds 3 --results "$results/table2.jsonl"
 run severe --epochs 25 --experts real $mean1 --seeds 3 --results "$results/severe.jsonl"
