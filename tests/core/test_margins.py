@@ -14,7 +14,6 @@ import oracles
 from mild.core.costs import REWARDS
 from mild.core.margins import (
     expert_mass,
-    margin_groups,
     paper_grid,
     ratio_grid,
     squared_norms,
@@ -99,8 +98,8 @@ def test_experts_of_small_mass_may_share_one_margin() -> None:
     shared = theory_margins(mass, share_below=0.1)
     assert shared[1] == shared[2] == shared[3]
     np.testing.assert_allclose(shared[0] / shared[1], (90 / (10 / 3)) ** (1 / 3))
-    assert len(margin_groups(shared)) == 2
-    assert len(margin_groups(theory_margins(mass))) == 4
+    assert len(set(shared)) == 2
+    assert len(set(theory_margins(mass))) == 4
 
 
 def test_one_expert_gets_the_whole_sum() -> None:
@@ -111,15 +110,6 @@ def test_one_expert_gets_the_whole_sum() -> None:
 def test_uniform_margins_split_the_sum_evenly() -> None:
     np.testing.assert_allclose(uniform_margins(3, total=1.0), [1 / 3] * 3)
     np.testing.assert_array_equal(uniform_margins(3), [1, 1, 1])
-
-
-def test_margin_groups_partition_the_experts() -> None:
-    groups = margin_groups(np.array([2.0, 0.5, 2.0, 1.0, 0.5]))
-    assert [(g.margin, g.members.tolist()) for g in groups] == [
-        (0.5, [1, 4]),
-        (1.0, [3]),
-        (2.0, [0, 2]),
-    ]
 
 
 def test_ratio_grid_holds_the_centre_keeps_the_sum_and_moves_each_ratio() -> None:

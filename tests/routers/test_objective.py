@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from mild.core.losses import mild_loss
-from mild.core.margins import margin_groups
 from mild.core.surrogates import parse_surrogate
 from mild.routers.objective import BLOCK, LinearObjective, RowLoss, single_blas_thread
 
@@ -31,7 +30,7 @@ def row_loss(n, surrogate="logistic", missing=False, transformed=False, seed=0):
             "label_offset": np.array([-0.2, 0.3, 0.1]),
         }
         rewards[1:] = 0
-    return RowLoss(rewards, asked, margin_groups(MARGINS), parse_surrogate(surrogate), **extra)
+    return RowLoss(rewards, asked, MARGINS, parse_surrogate(surrogate), **extra)
 
 
 def inputs(n, seed=1):

@@ -6,7 +6,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.core.margins import margin_groups
 from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning
 from mild.routers import solver as solver_module
@@ -43,7 +42,7 @@ def objective_of(X, costs, surrogate="logistic", alpha=1e-3):
     loss = RowLoss(
         (costs.max() - costs).T / costs.size,
         None,
-        margin_groups(np.geomspace(0.2, 2, p)),
+        np.geomspace(0.2, 2, p),
         parse_surrogate(surrogate),
     )
     return LinearObjective(X, loss, alpha)

@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize as scipy_minimize
 
-from mild.core.margins import margin_groups
 from mild.core.surrogates import parse_surrogate
 from mild.routers.objective import LinearObjective, RowLoss
 from mild.routers.solver import (
@@ -24,7 +23,7 @@ def problem(n=200, d=5, p=3, surrogate="logistic", dtype=np.float64, seed=0):
     rewards = np.exp(X[:, :p] + rng.normal(size=(n, p))).astype(dtype).T
     rewards /= rewards.sum()
     margins = np.linspace(0.5, 1.5, p)
-    loss = RowLoss(rewards, None, margin_groups(margins), parse_surrogate(surrogate))
+    loss = RowLoss(rewards, None, margins, parse_surrogate(surrogate))
     return LinearObjective(X, loss, 1e-3)
 
 

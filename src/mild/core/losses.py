@@ -12,16 +12,15 @@ There are three families:
 - cost-sensitive margin losses with a label k_i and costs ``c(x_i, k_i, .)`` per sample (paper,
   section 4). ``costs`` are (n_samples, n_experts), 0 at the label; only the label's margin matters.
 
-The public functions check their input. The private ones take arrays stored experts first, (p, m) for p
-experts and m samples: most operations are then on whole rows of m numbers. A ``MarginGroup`` holds the
-experts that share one margin, so that what depends on the margin alone is computed once per group.
+The public functions check their input. The MILD loss itself takes arrays stored experts first, (p, m) for p
+experts and m samples: most operations are then on whole rows of m numbers.
 
 The same functions for torch users, with autograd, are in ``mild.nn``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,16 +37,15 @@ from mild.core.arrays import (
     invalid,
 )
 from mild.core.costs import rewards as make_rewards
-from mild.core.decisions import argmax_last, argmax_last_experts_first
-from mild.core.margins import Anchors, MarginGroup, find_anchors, group_sums, margin_groups
+from mild.core.decisions import argmax_last
 from mild.core.surrogates import Surrogate, parse_surrogate
 from mild.errors import InvalidInputError, check_option
 
 # Values (n_samples,), or with return_gradient=True a pair of values and gradient (n_samples, n_experts).
 Result: TypeAlias = Any
 
-# Most exponentials that ``_anchored_logistic`` holds at a time: this many fit into the cache.
-MAX_POWERS = 100_000
+# Exponents are at most this share of the largest one that does not overflow.
+SAFE_SHARE = 0.85
 
 
 def mild_loss(
@@ -87,7 +85,7 @@ def mild_loss(
     Returns
     -------
     values : array of shape (n_samples,)
-        Losses; inf where the true value overflows, never NaN.
+        Losses; never NaN. A huge number where the true value overflows.
     gradient : array of shape (n_samples, n_experts)
         Gradient of each loss with respect to its scores. Only if ``return_gradient`` is True.
 
@@ -112,11 +110,10 @@ def mild_loss(
         scores_t[~is_asked.T & has_asked_expert] = -np.inf
         weights = np.where(is_asked, weights, 0)
     weights_t = np.ascontiguousarray(weights.T)
-    groups = margin_groups(rho)
     if not return_gradient:
-        return accumulate_loss(scores_t, weights_t, groups, parsed_surrogate)
+        return accumulate_loss(scores_t, weights_t, rho, parsed_surrogate)
     gradient_t = np.zeros_like(scores_t)
-    values = accumulate_loss(scores_t, weights_t, groups, parsed_surrogate, gradient_t)
+    values = accumulate_loss(scores_t, weights_t, rho, parsed_surrogate, gradient_t)
     return values, np.ascontiguousarray(gradient_t.T)
 
 
@@ -160,21 +157,20 @@ def tdef_loss(
 def accumulate_loss(
     scores: FloatArray,
     rewards: FloatArray,
-    groups: list[MarginGroup],
+    margins: FloatArray,
     surrogate: Surrogate,
     gradient: FloatArray | None = None,
 ) -> FloatArray:
     """Return the MILD losses of m samples, and add their gradient to ``gradient``.
 
-    Nothing is validated.
+    Nothing is validated. The precision is that of the scores.
 
     Parameters
     ----------
     scores : array of shape (p, m)
         Overwritten. -inf for an expert that was not asked, whose reward must then be 0.
     rewards : array of shape (p, m)
-    groups : list of MarginGroup
-        All experts, by their margins.
+    margins : array of shape (p,)
     surrogate : Surrogate
     gradient : array of shape (p, m), default=None
         The gradient with respect to the scores is added to it. None computes no gradient.
@@ -183,269 +179,81 @@ def accumulate_loss(
     -------
     values : array of shape (m,)
     """
-    _shift_and_bound(scores, groups, surrogate)
-    if surrogate.form == "hinge":
-        return _hinge(scores, rewards, groups, gradient)
-    if surrogate.form == "comp_sum" and surrogate.tau == 1:
-        anchors = find_anchors(groups, scores.dtype)
-        if anchors is None:
-            return _logistic(scores, rewards, groups, gradient)
-        return _anchored_logistic(scores, rewards, groups, anchors, gradient)
-    slopes = None
-    if gradient is not None:
-        # Slopes are summed as logarithms: at tau < 1 single terms overflow where sums do not.
-        slopes = LogSlopes.zeros_like(scores)
-    with np.errstate(divide="ignore", over="ignore"):
-        if surrogate.form == "pairwise":
-            values = _pairwise(scores, rewards, groups, surrogate.tau, slopes)
-        else:
-            values = _comp_sum(scores, rewards, groups, surrogate.tau, slopes)
-    if gradient is not None and slopes is not None:
-        gradient += _exp_difference(slopes.up, slopes.down)
-    return values
-
-
-def _shift_and_bound(scores: FloatArray, groups: list[MarginGroup], surrogate: Surrogate) -> None:
-    """Make the largest score of each sample 0, and every score finite after division by a margin."""
-    # Pairs are left where they are: a shift by 1e20 would lose the gaps between low experts.
-    if surrogate.form != "pairwise":
-        scores -= scores.max(axis=0)
-    smallest_margin = min([1.0, *(group.margin for group in groups)])
-    lowest = -np.finfo(scores.dtype).max * smallest_margin * 0.5
-    np.maximum(scores, scores.dtype.type(lowest), out=scores)
-
-
-class LogSlopes(NamedTuple):
-    """The gradient with respect to scores (p, m), as ``exp(up) - exp(down)``.
-
-    A higher score of an expert raises the losses of its rivals (``up``) and lowers its own (``down``).
-    """
-
-    up: FloatArray
-    down: FloatArray
-
-    @classmethod
-    def zeros_like(cls, scores: FloatArray) -> LogSlopes:
-        """Slopes of 0, to which others are added."""
-        return cls(np.full_like(scores, -np.inf), np.full_like(scores, -np.inf))
-
-
-def _logistic(
-    shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
-) -> FloatArray:
-    """Return the logistic loss (m,) of shifted scores f and rewards c̄, both (p, m).
-
-    Experts that share a margin share one log-sum-exp. For a group g of experts with margin rho_g::
-
-        T_g   = sum_j exp(f_j / rho_g)                                      over all experts j
-        W_g   = sum of c̄_k over the experts k of g
-        loss  = sum_g (W_g * log T_g - sum of c̄_k f_k / rho_g over the experts k of g)
-
-        d loss / d f_j = sum_g W_g / (rho_g T_g) * exp(f_j / rho_g)  -  c̄_j / rho_j
-
-    The gradient is added to ``gradient`` (p, m), if there is one.
-    """
-    values = np.zeros(shifted.shape[1], shifted.dtype)
-    # All steps of all groups write into this array, so that no other one (p, m) is allocated.
-    buffer = np.empty_like(shifted)
-    for group in groups:
-        inverse = shifted.dtype.type(1 / group.margin)
-        scaled = np.multiply(shifted, inverse, out=buffer)
-        if group.members.size == 1:
-            # A single index, not a list of one: it gives views, where a list would copy.
-            members: Any = group.members[0]
-            group_rewards = rewards[members]
-            W = group_rewards
-            rewarded = group_rewards * scaled[members]
-        else:
-            members = group.members
-            group_rewards = rewards[members]
-            W = group_rewards.sum(axis=0)
-            rewarded = np.einsum("km,km->m", group_rewards, scaled[members])
-        powers = np.exp(scaled, out=buffer)
-        T = powers.sum(axis=0)
-        values += W * np.log(T) - rewarded
-        if gradient is not None:
-            factor = np.divide(W, T, out=T)
-            factor *= inverse
-            gradient += np.multiply(powers, factor, out=buffer)
-            gradient[members] -= group_rewards * inverse
-    return values
-
-
-def _anchored_logistic(
-    shifted: FloatArray,
-    rewards: FloatArray,
-    groups: list[MarginGroup],
-    anchors: Anchors,
-    gradient: FloatArray | None,
-) -> FloatArray:
-    """Return what ``_logistic`` does, with fewer exponentials where there are many distinct margins.
-
-    The exponentials of all G margins are, to about the precision of the dtype, linear combinations of
-    those of the A margins that were chosen as anchors, with weights C (G, A); see ``Anchors``. In the
-    notation of ``_logistic``::
-
-        E_aj  = exp(f_j / rho_a)                        (A, p, m), the only exponentials
-        T_g   = sum_a C_ga sum_j E_aj                   (G, m)
-        loss  = sum_g W_g log T_g - sum_k c̄_k f_k / rho_k
-
-        d loss / d f_j = sum_a factor_a E_aj  -  c̄_j / rho_j
-        factor_a       = sum_g C_ga W_g / (rho_g T_g)   (A, m)
-    """
-    p, m = shifted.shape
-    dtype = shifted.dtype
-    n_anchors = anchors.inverse.size
-    C = anchors.weights
-    margins = np.array([[group.margin] for group in groups])
-    inverse_margins = _inverse_margins(groups, p, dtype)
-    inverse_anchors = anchors.inverse.astype(dtype)[:, None, None]
-    # Samples are computed in blocks whose exponentials stay in the cache.
-    block_size = int(np.clip(MAX_POWERS // (n_anchors * p), 8, 1024))
-    buffer = np.empty((n_anchors, p, min(block_size, m)), dtype)
-    values = np.empty(m, dtype)
-    for start in range(0, m, block_size):
-        samples = slice(start, start + block_size)
-        f = shifted[:, samples]
-        E = buffer[:, :, : f.shape[1]]
-        np.multiply(inverse_anchors, f, out=E)
-        np.exp(E, out=E)
-        # Terms of both signs cancel: the sum needs double precision to be accurate to single precision.
-        T = C @ E.sum(axis=1).astype(np.float64)
-        # The largest shifted score is 0, so that the exact T is at least 1.
-        np.maximum(T, 1, out=T)
-        W = group_sums(rewards[:, samples], groups)
-        scaled_rewards = rewards[:, samples] * inverse_margins
-        values[samples] = np.einsum("gm,gm->m", W, np.log(T))
-        values[samples] -= np.einsum("km,km->m", scaled_rewards, f)
-        if gradient is not None:
-            factor = C.T @ (W / (margins * T))
-            gradient[:, samples] += np.einsum("am,akm->km", factor.astype(dtype), E)
-            gradient[:, samples] -= scaled_rewards
-    return values
-
-
-def _inverse_margins(groups: list[MarginGroup], p: int, dtype: Any) -> FloatArray:
-    """Return ``1 / rho_k`` (p, 1) of every expert k."""
-    inverse = np.empty((p, 1), dtype)
-    for group in groups:
-        inverse[group.members] = 1 / group.margin
-    return inverse
+    scores -= scores.max(axis=0)
+    # Finite also for experts that were not asked, and divided by any margin, so that 0 times it is 0.
+    lowest = -1e-6 * float(np.finfo(scores.dtype).max) * min(1.0, float(margins.min()))
+    np.maximum(scores, lowest, out=scores)
+    loss = {"comp_sum": _comp_sum, "pairwise": _pairwise, "hinge": _hinge}[surrogate.form]
+    return loss(scores, rewards, margins, surrogate.tau, gradient)
 
 
 def _comp_sum(
-    shifted: FloatArray,
-    rewards: FloatArray,
-    groups: list[MarginGroup],
-    tau: float,
-    slopes: LogSlopes | None,
+    f: FloatArray, rewards: FloatArray, margins: FloatArray, tau: float, gradient: FloatArray | None
 ) -> FloatArray:
-    """Return the comp-sum loss (m,) for tau != 1 of shifted scores f and rewards c̄, both (p, m).
+    """Return the comp-sum loss (m,) of shifted scores f and rewards c̄, both (p, m).
 
-    It is the sum over experts of the reward times a function of the softmax share of the expert (the case
-    tau = 1 is the logistic loss, see ``_logistic``). For each group of experts k with the margin rho, with
-    j over all experts and ``z = f / rho``::
+    Experts k that share a margin rho share one log-sum-exp. With j over all experts and ``z = f / rho``::
 
-        ell_k    = log_total - z_k    with  log_total = log sum_j exp(z_j)
-        power_k  = (1 - tau) * ell_k
-        loss     = sum_k c̄_k * expm1(power_k) / (1 - tau)
+        ell_k  = log sum_j exp(z_j) - z_k
+        loss   = sum_k c̄_k * Phi_tau                 Phi_tau = expm1((1 - tau) * ell_k) / (1 - tau)
 
-    Since ``d power_k / d z_j = (1 - tau) * (softmax_j(z) - 1[j = k])``, the slopes are::
+        w_k              = c̄_k / rho_k * exp((1 - tau) * ell_k)
+        d loss / d f_j   = sum_k w_k * softmax_j(f / rho_k)  -  w_j
 
-        down_k = c̄_k / rho * exp(power_k)
-        up_j   = sum_k c̄_k / rho * exp(power_k) * softmax_j(z)
-               = 1 / rho * exp(z_j - tau * log_total) * sum_k c̄_k exp(-(1 - tau) * z_k)
-
-    ``slopes``, if given, gets their logarithms: ``down_k`` is set, since each expert is in one group, and
-    ``up_j`` is summed over the groups.
+    The gradient is added to ``gradient`` (p, m), if there is one.
     """
-    one_minus_tau = shifted.dtype.type(1 - tau)
-    values = np.zeros(shifted.shape[1], shifted.dtype)
-    for group in groups:
-        z = shifted / shifted.dtype.type(group.margin)
-        log_total = np.log(np.exp(z).sum(axis=0))
-        group_rewards = rewards[group.members]
-        power = one_minus_tau * (log_total - z[group.members])
-        phi = np.expm1(power) / one_minus_tau
-        values += _weighted_or_zero(group_rewards, phi).sum(axis=0)
-        if slopes is not None:
-            log_margin = np.log(shifted.dtype.type(group.margin))
-            slopes.down[group.members] = np.log(group_rewards) - log_margin + power
-            # An expert without reward adds nothing, so its exponent must not become the pivot either.
-            exponent = np.where(group_rewards > 0, -one_minus_tau * z[group.members], -np.inf)
-            log_sum, pivot = _log_weighted_sum(group_rewards, exponent)
-            # z_j + pivot comes first: large scores that are equal cancel exactly, before small terms are
-            # added.
-            log_up = (z + pivot) - tau * log_total + (log_sum - log_margin)
-            np.logaddexp(slopes.up, log_up, out=slopes.up)
+    values = np.zeros(f.shape[1], f.dtype)
+    # All steps of all margins write into this array, so that no other one (p, m) is allocated.
+    buffer = np.empty_like(f)
+    for margin in np.unique(margins).tolist():
+        # A slice for a single expert: it gives views, where a list would copy.
+        members = np.flatnonzero(margins == margin)
+        own: Any = slice(members[0], members[0] + 1) if members.size == 1 else members
+        z = np.multiply(f, 1 / margin, out=buffer)
+        ell = -z[own]
+        powers = np.exp(z, out=buffer)
+        total = powers.sum(axis=0)
+        ell += np.log(total)
+        values += (rewards[own] * _phi(ell, tau)).sum(axis=0)
+        if gradient is not None:
+            w = rewards[own] / margin
+            if tau != 1:
+                w *= _exp((1 - tau) * ell)
+            gradient += np.multiply(powers, w.sum(axis=0) / total, out=buffer)
+            gradient[own] -= w
     return values
-
-
-def _log_weighted_sum(weights: FloatArray, exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return ``log sum_k weights_k * exp(exponent_k - pivot)`` (m,), and the pivot (m,).
-
-    The pivot is the largest exponent, so that nothing overflows.
-    """
-    pivot = np.maximum(exponent.max(axis=0), np.finfo(exponent.dtype).min)
-    return np.log((weights * np.exp(exponent - pivot)).sum(axis=0)), pivot
 
 
 def _pairwise(
-    scores: FloatArray,
-    rewards: FloatArray,
-    groups: list[MarginGroup],
-    tau: float,
-    slopes: LogSlopes | None,
+    f: FloatArray, rewards: FloatArray, margins: FloatArray, tau: float, gradient: FloatArray | None
 ) -> FloatArray:
-    """Return the pairwise loss (m,) of scores f and rewards c̄, both (p, m).
+    """Return the pairwise loss (m,) of shifted scores f and rewards c̄, both (p, m).
 
     It compares each expert k with one rival j at a time. With ``v_j = (f_j - f_k) / rho_k`` and
-    ``softplus_j = log(1 + exp(v_j))``::
+    ``ell_j = log(1 + exp(v_j))``::
 
-        loss = sum_k c̄_k * sum over j != k of expm1((1 - tau) * softplus_j) / (1 - tau)
+        loss = sum_k c̄_k * sum over j != k of Phi_tau       Phi_tau = expm1((1 - tau) * ell_j) / (1 - tau)
 
-    where the fraction is ``softplus_j`` itself at tau = 1. The term of k and j has the derivative
-    ``slope_j = c̄_k / rho_k * exp(v_j - tau * softplus_j)`` with respect to f_j, and ``-slope_j`` with
-    respect to f_k. Their logarithms are added to ``slopes``, if there are any.
-
-    Scores come unshifted: gaps between low experts count here, and a shift by 1e20 would lose them.
+    The term of k and j has the derivative ``slope_j = c̄_k / rho_k * exp(v_j - tau * ell_j)`` with respect
+    to f_j, and ``-slope_j`` with respect to f_k. It is added to ``gradient``, if there is one.
     """
-    one_minus_tau = scores.dtype.type(1 - tau)
-    values = np.zeros(scores.shape[1], scores.dtype)
-    for group in groups:
-        for k in group.members:
-            v = (scores - scores[k]) / scores.dtype.type(group.margin)
-            softplus = np.logaddexp(v, 0)
-            phi = _phi(softplus, one_minus_tau)
-            if slopes is not None:
-                log_slope = np.log(rewards[k]) - np.log(group.margin) + (v - tau * softplus)
-                log_slope[k] = -np.inf
-                slopes.down[k] = np.logaddexp.reduce(log_slope, axis=0)
-                np.logaddexp(slopes.up, log_slope, out=slopes.up)
-            # ``phi`` may be the array ``softplus``, which is no longer needed.
-            phi[k] = 0
-            values += _weighted_or_zero(rewards[k], phi.sum(axis=0))
+    values = np.zeros(f.shape[1], f.dtype)
+    for k, margin in enumerate(margins.tolist()):
+        v = (f - f[k]) / margin
+        ell = np.logaddexp(v, 0)
+        losses = _phi(ell, tau)
+        losses[k] = 0
+        values += (rewards[k] * losses).sum(axis=0)
+        if gradient is not None:
+            slopes = rewards[k] / margin * _exp(v - tau * ell)
+            slopes[k] = 0
+            gradient += slopes
+            gradient[k] -= slopes.sum(axis=0)
     return values
 
 
-def _phi(log_one_plus_u: FloatArray, one_minus_tau: Any) -> FloatArray:
-    """``Phi_tau(u)`` from ``log(1 + u)``, which it is at tau = 1."""
-    if one_minus_tau == 0:
-        return log_one_plus_u
-    phi: FloatArray = np.expm1(one_minus_tau * log_one_plus_u) / one_minus_tau
-    return phi
-
-
-def _weighted_or_zero(weights: FloatArray, values: FloatArray) -> FloatArray:
-    """``weights * values`` in which 0 * inf is 0."""
-    product: FloatArray = np.multiply(
-        weights, values, out=np.zeros_like(weights), where=weights > 0
-    )
-    return product
-
-
 def _hinge(
-    shifted: FloatArray, rewards: FloatArray, groups: list[MarginGroup], gradient: FloatArray | None
+    f: FloatArray, rewards: FloatArray, margins: FloatArray, tau: float, gradient: FloatArray | None
 ) -> FloatArray:
     """Return the hinge loss (m,) of shifted scores f and rewards c̄, both (p, m).
 
@@ -453,21 +261,17 @@ def _hinge(
     that of the best expert, or for the best expert itself that of the second best. The gradient, at kinks a
     subgradient, is added to ``gradient`` (p, m), if there is one.
     """
-    p, m = shifted.shape
+    p, m = f.shape
     if p == 1:
         # A single expert has no rival.
-        return np.zeros(m, shifted.dtype)
-    rho = np.empty((p, 1), shifted.dtype)
-    for group in groups:
-        rho[group.members] = group.margin
+        return np.zeros(m, f.dtype)
+    rho = margins.astype(f.dtype)[:, None]
     columns = np.arange(m)
-    best = argmax_last_experts_first(shifted)
-    others = shifted.copy()
-    others[best, columns] = -np.inf
-    second = argmax_last_experts_first(others)
+    # Stable, so that ties go to the highest index.
+    second, best = np.argsort(f, axis=0, kind="stable")[-2:]
     is_best = np.arange(p)[:, None] == best
-    rival = np.where(is_best, others[second, columns], shifted[best, columns])
-    violation = np.maximum(1 - (shifted - rival) / rho, 0)
+    rival = np.where(is_best, f[second, columns], f[best, columns])
+    violation = np.maximum(1 - (f - rival) / rho, 0)
     if gradient is not None:
         # The loss of an expert k that violates its margin falls with its own score and rises with that
         # of its rival, both at the rate c̄_k / rho_k. The rival of the best expert is the second best
@@ -479,17 +283,22 @@ def _hinge(
     return np.einsum("km,km->m", rewards, violation)
 
 
-def _exp_difference(log_a: FloatArray, log_b: FloatArray) -> FloatArray:
-    """Return ``exp(log_a) - exp(log_b)`` without inf - inf.
+def _phi(ell: FloatArray, tau: float) -> FloatArray:
+    """``Phi_tau(u)`` from ``ell = log(1 + u)``, which it is at tau = 1."""
+    if tau == 1:
+        return ell
+    phi: FloatArray = np.expm1(np.minimum((1 - tau) * ell, _largest_exponent(ell))) / (1 - tau)
+    return phi
 
-    It is ``exp(high) * (1 - exp(low - high))`` for the larger and the lower logarithm, with its sign.
-    """
-    high = np.maximum(log_a, log_b)
-    low = np.minimum(log_a, log_b)
-    with np.errstate(over="ignore", invalid="ignore"):
-        size = np.exp(high) * -np.expm1(low - high)
-    signed = np.where(log_a > log_b, size, -size)
-    return np.where(high == low, 0, signed)
+
+def _exp(values: FloatArray) -> FloatArray:
+    """Exponentials that do not overflow."""
+    powers: FloatArray = np.exp(np.minimum(values, _largest_exponent(values)))
+    return powers
+
+
+def _largest_exponent(values: FloatArray) -> float:
+    return SAFE_SHARE * float(np.log(np.finfo(values.dtype).max))
 
 
 def cross_entropy_loss(
@@ -833,10 +642,8 @@ def cost_sensitive_loss(
     rho = check_margins(margins, f.shape[1])
     gaps = _scaled_gaps(f, y, rho)
     psi, psi_slopes = _psi(gaps, parse_surrogate(surrogate))
-    with np.errstate(invalid="ignore", over="ignore"):
-        # Not c * psi alone, which is NaN where c is 0 and psi overflows.
-        terms = np.where(c > 0, c * psi, 0)
-        slopes = np.where(c > 0, c * psi_slopes, 0)
+    terms = c * psi
+    slopes = c * psi_slopes
     if reduction == "max":
         rows = np.arange(len(f))
         largest = argmax_last(terms)
@@ -935,10 +742,7 @@ def _psi(gaps: FloatArray, surrogate: Surrogate) -> tuple[FloatArray, FloatArray
     if surrogate.form == "hinge":
         return np.maximum(1 + gaps, 0), (gaps > -1).astype(gaps.dtype)
     softplus = np.logaddexp(gaps, 0)
-    with np.errstate(over="ignore"):
-        values = _phi(softplus, gaps.dtype.type(1 - surrogate.tau))
-        slopes = np.exp(gaps - gaps.dtype.type(surrogate.tau) * softplus)
-    return values, slopes
+    return _phi(softplus, surrogate.tau), _exp(gaps - surrogate.tau * softplus)
 
 
 def _gradient_of_gaps(gap_slopes: FloatArray, y: IntArray, rho: FloatArray) -> FloatArray:

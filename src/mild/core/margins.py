@@ -1,4 +1,4 @@
-"""Margins: uniform, from theory, grids for tuning, and groups of experts that share one.
+"""Margins: uniform, from theory, and grids for tuning.
 
 The margin rho_k of expert k is a positive number by which the MILD loss divides differences of scores
 (``core.losses.mild_loss``). Experts that are rarely the best one get small margins.
@@ -10,15 +10,13 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
 from mild.core.arrays import (
     FloatArray,
-    IntArray,
     check_costs,
     check_margins,
     check_number,
@@ -254,134 +252,3 @@ def _checked_total(total: float | None, n_experts: int) -> float:
     if not (np.isfinite(float(total)) and float(total) > 0):
         raise invalid("total", f"must be positive and finite; got {total}.")
     return float(total)
-
-
-class MarginGroup(NamedTuple):
-    """Experts that share one margin."""
-
-    margin: float
-    members: IntArray  # indices of the experts
-
-
-class Anchors(NamedTuple):
-    """The A of G margins, called *anchors*, whose exponentials approximate those of all G margins.
-
-    Losses and decisions need ``exp(f_j / rho_g)`` of every score f_j, relative to the largest one, and
-    every margin rho_g. With many margins it is cheaper to compute it for the anchors rho_a alone, because::
-
-        exp(-x / rho_g) = sum_a weights[g, a] * exp(-x / rho_a)    for every x >= 0
-
-    to about the precision of the dtype. A grows with the logarithm of the ratio of the largest margin to
-    the smallest, not with G: it is 11 for a ratio of 4 in single precision, 23 for a ratio of 100, and
-    under twice as many in double precision.
-    """
-
-    members: IntArray  # (A,) indices of the anchors among the margins
-    inverse: FloatArray  # (A,) 1 / rho_a
-    weights: FloatArray  # (G, A) float64
-
-
-def margin_groups(margins: FloatArray) -> list[MarginGroup]:
-    """Return the distinct margins in rising order, each with the experts that have it."""
-    distinct, group_of_expert = np.unique(margins, return_inverse=True)
-    groups = []
-    for number, margin in enumerate(distinct):
-        groups.append(MarginGroup(float(margin), np.flatnonzero(group_of_expert == number)))
-    return groups
-
-
-def group_sums(values: FloatArray, groups: list[MarginGroup]) -> FloatArray:
-    """Return values (..., p, m) of experts summed over the experts of each group, (..., G, m)."""
-    # Most groups have one member: their rows are taken all at once, the others are corrected.
-    first_members = [group.members[0] for group in groups]
-    sums = values[..., first_members, :]
-    for number, group in enumerate(groups):
-        if group.members.size > 1:
-            sums[..., number, :] = values[..., group.members, :].sum(axis=-2)
-    return sums
-
-
-# With fewer margins than this, anchors never save work.
-FEWEST = 16
-# Nor do they if there are more of them than this share of the margins.
-MAX_ANCHOR_SHARE = 0.6
-# Ratio of the largest margin to the smallest up to which the grid of ``_choose_anchors`` is dense enough.
-WIDEST = 1e4
-
-
-def find_anchors(groups: list[MarginGroup], dtype: DTypeLike) -> Anchors | None:
-    """Return anchors of the margins for numbers of ``dtype``, or None where they would not save work.
-
-    Examples
-    --------
-    >>> groups = margin_groups(np.linspace(0.5, 2, 100))
-    >>> anchors = find_anchors(groups, np.float32)
-    >>> anchors.weights.shape
-    (100, 11)
-    >>> approximation = anchors.weights @ np.exp(-0.7 * anchors.inverse)
-    >>> exact = [np.exp(-0.7 / group.margin) for group in groups]
-    >>> bool(np.abs(approximation - exact).max() < 1e-7)
-    True
-    """
-    if len(groups) < FEWEST or groups[0].margin * WIDEST < groups[-1].margin:
-        return None
-    margins = tuple(group.margin for group in groups)
-    if np.dtype(dtype).itemsize <= 4:
-        return _choose_anchors(margins, 1e-8)
-    return _choose_anchors(margins, 1e-14)
-
-
-@lru_cache(maxsize=32)
-def _choose_anchors(margins: tuple[float, ...], accuracy: float) -> Anchors | None:
-    """Return anchors for margins in rising order, or None if there would be too many.
-
-    With ``s_g = margins[0] / margins[g]`` and a grid of points x >= 0, the columns of ``table``
-    (n_points, G) are ``exp(-x * s_g)``. Anchors are columns whose linear combinations approximate all
-    others within ``accuracy``; the weights solve the least-squares problem::
-
-        table[:, members] @ weights.T = table
-
-    None is returned if that takes more than the share ``MAX_ANCHOR_SHARE`` of the columns, or if the
-    weights are not accurate.
-    """
-    s = margins[0] / np.array(margins)
-    # At the last point even the column that falls most slowly is below the accuracy.
-    last_point = -1.2 * np.log(accuracy) / s[-1]
-    x = np.append(0, np.geomspace(1e-3, last_point, 300))
-    table = np.exp(-np.outer(x, s))
-    pivots = _pivot_columns(table, int(MAX_ANCHOR_SHARE * s.size), accuracy)
-    if pivots is None:
-        return None
-    members, basis = pivots
-    # In the basis of the anchors, which is better conditioned than the normal equations.
-    weights = np.linalg.solve(basis.T @ table[:, members], basis.T @ table).T
-    # An anchor is exactly itself.
-    weights[members] = np.eye(len(members))
-    if np.abs(table[:, members] @ weights.T - table).max() > 10 * accuracy:
-        return None
-    return Anchors(np.array(members), 1 / np.array(margins)[members], weights)
-
-
-def _pivot_columns(
-    table: FloatArray, max_columns: int, accuracy: float
-) -> tuple[list[int], FloatArray] | None:
-    """Return A columns of a table that span all columns within ``accuracy``, or None if A > max_columns.
-
-    By pivoted Gram-Schmidt orthogonalisation: the column that is approximated worst by those selected so
-    far is selected next. Also returned is an orthonormal basis (n_points, A) of the selected columns.
-    """
-    residual = table.copy()
-    basis = np.empty((len(table), max_columns))
-    selected: list[int] = []
-    while np.abs(residual).max() > accuracy:
-        n_selected = len(selected)
-        if n_selected == max_columns:
-            return None
-        worst = int(np.square(residual).sum(axis=0).argmax())
-        selected.append(worst)
-        # The residual is orthogonal to the basis up to rounding; a second projection removes that.
-        direction = residual[:, worst].copy()
-        direction -= basis[:, :n_selected] @ (basis[:, :n_selected].T @ direction)
-        basis[:, n_selected] = direction / np.linalg.norm(direction)
-        residual -= np.outer(basis[:, n_selected], basis[:, n_selected] @ residual)
-    return selected, basis[:, : len(selected)]

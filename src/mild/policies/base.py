@@ -242,7 +242,7 @@ class ScorePolicy(Policy):
     def _predict(self, X: Any, check: Callable[[Any, int], None] | None) -> IntArray:
         """``predict_checked``; None for ``check`` checks nothing."""
         chosen = np.empty(X.shape[0], np.intp)
-        choose = self.decoder.choose_experts_first
+        choose = self.decoder.choose
         if self.decoder.by_argmax or X.shape[0] <= BLOCK:
             for rows in blocks(X):
                 chosen[rows] = choose(self._scores_of_block(X, rows, check))
@@ -262,11 +262,11 @@ class ScorePolicy(Policy):
     def _scores_of_block(
         self, X: Any, rows: slice, check: Callable[[Any, int], None] | None
     ) -> FloatArray:
-        """Scores (p, n) of a block of rows, which ``check`` gets if it may not be finite."""
+        """Scores (n, p) of a block of rows, which ``check`` gets if it may not be finite."""
         block = X[rows]
         # Infinities of both signs add up to NaN: ``check`` reports them, not a NumPy warning.
         with np.errstate(invalid="ignore", over="ignore"):
-            scores = self.scores_experts_first(block)
+            scores = self.decision_function(block)
             if check is None:
                 return scores
             is_finite = self.scores_tell and np.isfinite(scores.sum())
@@ -274,16 +274,12 @@ class ScorePolicy(Policy):
             check(block, rows.start)
         return scores
 
-    def scores_experts_first(self, X: Any) -> FloatArray:
-        """Scores (p, n), contiguous."""
-        return np.ascontiguousarray(self.decision_function(X).T)
-
     def decide(self, X: Any) -> Decisions:
         scores = self.decision_function(X)
         shares = self.decoder.distribution(scores)
         if self.decoder.by_argmax:
-            return Decisions(self.decoder.largest(scores), shares, None, scores, "score")
-        return Decisions(self.decoder.largest(shares), shares, None, shares, "probability")
+            return Decisions(self.decoder.highest_score(scores), shares, None, scores, "score")
+        return Decisions(self.decoder.largest_share(shares), shares, None, shares, "probability")
 
     @property
     def margins(self) -> FloatArray:

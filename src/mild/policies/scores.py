@@ -39,13 +39,6 @@ class LinearPolicy(ScorePolicy, kind="linear"):
         scores += self.intercept
         return scores
 
-    def scores_experts_first(self, X: Any) -> FloatArray:
-        if not isinstance(X, np.ndarray):
-            return super().scores_experts_first(X)
-        scores = self.coef @ X.T
-        scores += self.intercept[:, None]
-        return scores
-
     def decide_one(self, x: FloatArray) -> int:
         return self.decoder.choose_one(x @ self._columns + self.intercept)
 

@@ -33,8 +33,6 @@ from mild.core.losses import accumulate_loss
 from mild.core.margins import (
     COUNTS,
     NORMS,
-    MarginGroup,
-    margin_groups,
     membership,
     squared_norms,
     theory_margins,
@@ -392,7 +390,7 @@ class RowLoss:
 
     rewards: FloatArray
     asked: BoolArray | None
-    groups: list[MarginGroup]
+    margins: FloatArray
     surrogate: Surrogate
     scale: FloatArray | None = None
     offset: FloatArray | None = None
@@ -405,7 +403,7 @@ class RowLoss:
         if self.asked is not None:
             scores[~self.asked[:, rows]] = -np.inf
         gradient = np.zeros_like(scores)
-        values = accumulate_loss(scores, rewards, self.groups, self.surrogate, gradient)
+        values = accumulate_loss(scores, rewards, self.margins, self.surrogate, gradient)
         if self.scale is not None:
             gradient *= self.scale[:, None]
         return float(values.sum(dtype=np.float64)), gradient
@@ -439,10 +437,10 @@ class RowLoss:
         transformed -= transformed.max(axis=0)
         hessian = np.zeros((len(scores), len(scores)))
         # Experts of the same margin rho have the same softmax s.
-        for rho, experts in self.groups:
+        for rho in np.unique(self.margins):
             s = np.exp(transformed / rho)
             s /= s.sum(axis=0)
-            weighted_s = s * (self.rewards[experts].sum(axis=0) / rho**2)
+            weighted_s = s * (self.rewards[self.margins == rho].sum(axis=0) / rho**2)
             hessian += np.diag(weighted_s.sum(axis=1)) - weighted_s @ s.T
         hessian = (hessian + hessian.T) / 2
         if self.scale is not None:
@@ -454,7 +452,7 @@ class RowLoss:
         largest_scale = 1.0
         if self.scale is not None:
             largest_scale = float(self.scale.max())
-        step = 1e-4 * min(group.margin for group in self.groups) / largest_scale
+        step = 1e-4 * float(self.margins.min()) / largest_scale
         gradient = self._summed_gradient(scores.copy())
         hessian = np.empty((len(scores), len(scores)))
         for expert in range(len(scores)):
@@ -485,7 +483,7 @@ def row_loss(targets: Targets, dtype: Any) -> RowLoss:
     return RowLoss(
         np.ascontiguousarray(targets.rewards.T, dtype=dtype),
         asked,
-        margin_groups(targets.margins),
+        targets.margins,
         targets.surrogate,
         scale=_as_dtype(targets.scale, dtype),
         offset=_as_dtype(targets.offset, dtype),

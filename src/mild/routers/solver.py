@@ -22,7 +22,6 @@ from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.lapack import dtrtrs
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate
 from mild.routers.objective import LinearObjective, LossParameters, RowLoss, Targets, row_loss
 
@@ -608,7 +607,7 @@ class LinearPath:
         """Return the loss with experts first; neighbours that share rewards share the arrays."""
         last = self._last_targets
         if last is not None and self._last_loss is not None and last.rewards is targets.rewards:
-            loss = replace(self._last_loss, groups=margin_groups(targets.margins))
+            loss = replace(self._last_loss, margins=targets.margins)
         else:
             # Other rewards make another problem, to which nothing that was computed applies.
             self._n_unchecked = 0
