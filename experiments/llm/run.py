@@ -32,7 +32,7 @@ from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
 from mild.features.base import flat_scale
 from mild.features.pretrained import digest_files, model_folder
-from mild.metrics import shuffled_control
+from mild.metrics.routing import shuffled_control
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import LDAM_SCALE
 from mild.routers.search import RouterCV

@@ -83,7 +83,7 @@ def test_yardsticks_are_those_of_the_metrics():
     assert report["oracle"] == {"cost": oracle_loss(costs), "accuracy": 1.0}
     assert report["headroom"] == constant.cost - oracle_loss(costs)
     shares = [expert["oracle_share"] for expert in report["experts"]]
-    assert report["imbalance"] == {"largest": max(shares), "smallest": min(shares), "entropy": 1.0}
+    assert report["imbalance"] == {"largest": max(shares), "smallest": min(shares)}
 
 
 def test_prices_decide_who_is_cheapest_where_asking_costs_nothing():

@@ -12,13 +12,12 @@ from mild.metrics import (
     balanced_deferral_loss,
     best_constant,
     chosen_costs,
-    common_constant,
     common_rows,
     constant_losses,
     deferral_loss,
     oracle_loss,
-    shuffled_control,
 )
+from mild.metrics.routing import common_constant, shuffled_control
 
 NAN = float("nan")
 

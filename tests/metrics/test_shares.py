@@ -1,4 +1,4 @@
-"""Shares, their entropy, and recall of the cheapest expert."""
+"""Shares, and recall of the cheapest expert."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,6 @@ from mild.metrics import (
     expert_recall,
     expert_shares,
     oracle_shares,
-    share_entropy,
-    worst_recall,
 )
 
 NAN = float("nan")
@@ -58,7 +56,6 @@ def test_permuting_experts_permutes_shares_and_recall(routing, random):
     np.testing.assert_allclose(
         expert_recall(moved, renamed, weights), expert_recall(costs, chosen, weights)[order]
     )
-    assert share_entropy(shares[order]) == pytest.approx(share_entropy(shares))
 
 
 @given(distinct_routings())
@@ -95,25 +92,6 @@ def test_always_asking_the_majority_has_balanced_recall_one_over_the_number_of_e
     costs = np.ones((100, 3))
     costs[:98, 0] = costs[98, 1] = costs[99, 2] = 0
     assert balanced_recall(costs, np.zeros(100, int)) == pytest.approx(1 / 3)
-    assert worst_recall(costs, np.zeros(100, int)) == 0
-
-
-@given(st.integers(2, 20))
-def test_entropy_runs_from_zero_for_one_expert_to_one_for_an_even_split(p):
-    assert share_entropy(np.eye(p)[0]) == 0
-    assert share_entropy(np.full(p, 1 / p)) == pytest.approx(1)
-    tilted = np.arange(1, p + 1) / np.arange(1, p + 1).sum()
-    assert 0 < share_entropy(tilted) < 1
-
-
-def test_a_single_expert_has_no_entropy():
-    assert share_entropy([1.0]) == 0
-
-
-@pytest.mark.parametrize("shares", [[0.5, 0.6], [1.5, -0.5], [], [NAN, 1.0]])
-def test_shares_that_are_no_distribution_are_refused(shares):
-    with pytest.raises(InvalidInputError, match="shares"):
-        share_entropy(shares)
 
 
 def test_no_rows_are_refused():

@@ -25,7 +25,6 @@ from mild.metrics import (
     constant_losses,
     expert_shares,
     oracle_loss,
-    share_entropy,
 )
 from mild.metrics.curves import prices_unused
 from mild.metrics.results import (
@@ -130,10 +129,7 @@ class Description:
         shares = self.content["imbalance"]
         largest = f"{100 * shares['largest']:.1f} %"
         smallest = f"{100 * shares['smallest']:.1f} %"
-        return (
-            f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
-            f"{shares['entropy']:.2f}, where 1 is even; {TIES})."
-        )
+        return f"The oracle sends {largest} to one expert and {smallest} to the rarest ({TIES})."
 
     def _agreement(self) -> list[str]:
         """Say how often the first pair of experts agrees; an empty list if they never do."""
@@ -201,8 +197,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
           ``compared`` counts and describes in words, see ``_compare_experts``
         - ``all_right``, ``all_wrong``: shares of the rows in which all, or none, of the experts that were
           asked are right; ``some_right``: the rest, where routing can make a difference
-        - ``imbalance``: largest and smallest share of the rows that the oracle sends to an expert, and the
-          entropy of these shares (1 if all are equal)
+        - ``imbalance``: largest and smallest share of the rows that the oracle sends to an expert
         - ``answers``: how often pairs of experts agree, see ``_describe_answers``; None without answers
         - ``soft_scores``: whether some scores lie between 0 and 1
         - ``prices_unused``: a sentence about prices that the table has and the cost leaves out; None
@@ -229,22 +224,16 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         "best_constant": comparison.best_constant,
         "headroom": comparison.headroom,
         **_shares_right(table, is_right),
-        "imbalance": _imbalance(comparison.oracle_shares),
+        "imbalance": {
+            "largest": float(comparison.oracle_shares.max()),
+            "smallest": float(comparison.oracle_shares.min()),
+        },
         "answers": _describe_answers(table),
         "soft_scores": is_graded(table.scores),
         "findings": [finding.as_dict() for finding in findings],
         "prices_unused": _unused_prices_sentence(table, terms),
     }
     return Description(content, table.library)
-
-
-def _imbalance(oracle_shares: FloatArray) -> dict[str, float]:
-    """Return the largest and smallest of the oracle's shares (n_experts,), and their entropy."""
-    return {
-        "largest": float(oracle_shares.max()),
-        "smallest": float(oracle_shares.min()),
-        "entropy": share_entropy(oracle_shares),
-    }
 
 
 def _unused_prices_sentence(table: DescribedOutcomes, terms: CostTerms) -> str | None:

@@ -46,7 +46,7 @@ from mild.metrics.results import (
     quality_name,
     ranks_in,
 )
-from mild.metrics.routing import FEWEST_GROUPS
+from mild.metrics.routing import FEWEST_GROUPS, shuffled_control
 from mild.policies import CascadePolicy, CascadeRun
 from mild.routers.parallel import parallel_results
 from mild.tuning.cascades import checked_answers
@@ -569,11 +569,6 @@ class Row:
         return 1000 * self.price
 
     @property
-    def worst_recall(self) -> float:
-        """Least recall of an expert that is cheapest somewhere."""
-        return float(np.nanmin(self.recall))
-
-    @property
     def too_few(self) -> bool:
         """Whether there are too few rows for a verdict."""
         return self.n_groups < FEWEST_GROUPS
@@ -603,7 +598,6 @@ class Row:
             "asked": self.asked,
             "recall": as_python(self.recall, finite=True),
             "balanced_cost": self.balanced,
-            "worst_recall": self.worst_recall,
             "shuffled_control": self.shuffled_loss,
             "price": self.price,
             "accuracy": self.accuracy,
@@ -1099,7 +1093,7 @@ class FinishedSplit:
 
     def shuffled_control(self, key: str) -> float:
         """Mean cost of a method's shares assigned at random."""
-        return metrics.shuffled_control(self.outcomes.experts.costs, self.answering(key))
+        return shuffled_control(self.outcomes.experts.costs, self.answering(key))
 
     def minus_constant(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost minus that of the best constant."""

@@ -1,9 +1,9 @@
-"""Metrics of a routing: losses, shares, frontiers, intervals of differences, and the verdict.
+"""Metrics of a routing: losses, shares, intervals of differences, and the verdict.
 
 Ties: a router's choice goes to the highest index, the oracle's to the lowest.
 """
 
-from mild.metrics.curves import frontier, two_expert_curve
+from mild.metrics.curves import two_expert_curve
 from mild.metrics.deferral import (
     AccuracyCoverageCurve,
     DeferralSummary,
@@ -29,7 +29,6 @@ from mild.metrics.routing import (
     balanced_recall,
     best_constant,
     chosen_costs,
-    common_constant,
     common_rows,
     constant_losses,
     deferral_loss,
@@ -37,10 +36,7 @@ from mild.metrics.routing import (
     expert_shares,
     oracle_loss,
     oracle_shares,
-    share_entropy,
-    shuffled_control,
     summary,
-    worst_recall,
 )
 from mild.metrics.target_verdict import TargetVerdict, judge_target
 from mild.metrics.verdict import Verdict, count_judged, judge_cost
@@ -58,7 +54,6 @@ __all__ = [
     "balanced_recall",
     "best_constant",
     "chosen_costs",
-    "common_constant",
     "common_rows",
     "constant_losses",
     "count_judged",
@@ -68,7 +63,6 @@ __all__ = [
     "expert_correctness",
     "expert_recall",
     "expert_shares",
-    "frontier",
     "grouped_rows",
     "joint_intervals",
     "judge_cost",
@@ -79,10 +73,7 @@ __all__ = [
     "oracle_shares",
     "paired_interval",
     "reliability_curve",
-    "share_entropy",
-    "shuffled_control",
     "split_intervals",
     "summary",
     "two_expert_curve",
-    "worst_recall",
 ]

@@ -1,7 +1,7 @@
-"""Quality against price: the trade-off curve, the frontier, and RouteLLM's curve for two experts.
+"""Quality against price: the trade-off curve, and RouteLLM's curve for two experts.
 
 A router that estimates error and price of every expert can be set to any exchange rate between the two. The
-curves here show what each setting does: its mean error and its mean price.
+choices here are those of each setting.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import (
     FloatArray,
     IntArray,
-    check_entries,
     check_number,
-    float_matrix,
     invalid,
 )
 from mild.core.costs import cheapest_expected
 from mild.core.rounding import tie_ranks
-from mild.metrics.routing import expert_shares
-from mild.metrics.rows import known_rows, number_vector
+from mild.metrics.rows import number_vector
 
 
 def prices_unused(prices: str) -> str:
@@ -52,120 +49,6 @@ def tradeoff_choices(
     for column, t in enumerate(weights):
         choices[:, column] = cheapest_expected(expected_errors + t * expected_prices, ranks)
     return choices
-
-
-@dataclass(frozen=True, eq=False)
-class FrontierPoint:
-    """What a router does at one price weight.
-
-    Attributes
-    ----------
-    weight : float
-        The price weight, in errors per unit of price.
-    error, price : float
-        Mean error and mean price of the chosen experts.
-    shares : array of shape (n_experts,)
-        Share of the rows that each expert gets.
-    """
-
-    weight: float
-    error: float
-    price: float
-    shares: FloatArray
-
-
-def frontier(
-    expected_errors: ArrayLike,
-    expected_prices: ArrayLike,
-    errors: ArrayLike,
-    prices: ArrayLike,
-    weights: ArrayLike,
-    missing: str = "error",
-) -> tuple[FrontierPoint, ...]:
-    """Return the mean error and the mean price of a router at each of several price weights.
-
-    At weight w row i goes to the expert ``argmin_k expected_errors_ik + w * expected_prices_ik``, with ties
-    to the highest index. The point of w holds the means of ``errors`` and ``prices`` of these experts.
-
-    Parameters
-    ----------
-    expected_errors : array of shape (n_samples, n_experts)
-        Estimates of the router.
-    expected_prices : array of shape (n_samples, n_experts)
-        Estimates of the router; (n_experts,) if they are the same for all rows.
-    errors : array of shape (n_samples, n_experts)
-        Actual errors; NaN where an expert was never asked.
-    prices : array of shape (n_samples, n_experts)
-        Actual prices; NaN where an expert was never asked; (n_experts,) if they are the same for all rows.
-    weights : array of shape (n_weights,)
-        Non-negative price weights, in errors per unit of price.
-    missing : {"error", "skip"}, default="error"
-        What to do with rows whose chosen expert was never asked: refuse them, or leave them out of the
-        means.
-
-    Returns
-    -------
-    points : tuple of FrontierPoint
-        One point per weight, in their order.
-
-    Examples
-    --------
-    >>> errors = [[0.0, 1.0], [0.0, 0.0]]
-    >>> for point in frontier(errors, [3.0, 1.0], errors, [3.0, 1.0], [0, 0.25, 1]):
-    ...     print(point.weight, point.error, point.price, point.shares.tolist())
-    0.0 0.0 2.0 [0.5, 0.5]
-    0.25 0.0 2.0 [0.5, 0.5]
-    1.0 0.5 1.0 [0.0, 1.0]
-    """
-    error_estimates = float_matrix("expected_errors", expected_errors)
-    error_estimates = error_estimates.astype(np.float64, copy=False)
-    _check_finite("expected_errors", error_estimates)
-    n_samples, n_experts = error_estimates.shape
-    if n_samples == 0:
-        raise invalid("expected_errors", "must have at least one row; got 0.")
-    shape = (n_samples, n_experts)
-    price_estimates = _broadcast_matrix("expected_prices", expected_prices, shape)
-    _check_finite("expected_prices", price_estimates)
-    actual_errors = _broadcast_matrix("errors", errors, shape)
-    _check_finite_or_nan("errors", actual_errors)
-    actual_prices = _broadcast_matrix("prices", prices, shape)
-    _check_finite_or_nan("prices", actual_prices)
-    price_weights = number_vector("weights", weights)
-    if (price_weights < 0).any():
-        raise invalid("weights", f"must be non-negative; got {price_weights.min():g}.")
-    rows = np.arange(n_samples)
-    points = []
-    for weight in price_weights:
-        chosen = tradeoff_choices(error_estimates, price_estimates, [weight])[:, 0]
-        chosen_errors = actual_errors[rows, chosen]
-        chosen_prices = actual_prices[rows, chosen]
-        averaged = known_rows(chosen_errors + chosen_prices, missing)
-        point = FrontierPoint(
-            weight=float(weight),
-            error=float(chosen_errors[averaged].mean()),
-            price=float(chosen_prices[averaged].mean()),
-            shares=expert_shares(chosen, n_experts),
-        )
-        points.append(point)
-    return tuple(points)
-
-
-def _broadcast_matrix(name: str, values: ArrayLike, shape: tuple[int, int]) -> FloatArray:
-    """Return values as float64 of a shape (n_samples, n_experts), to which (n_experts,) is broadcast."""
-    if np.ndim(values) == 1:
-        array = float_matrix(name, np.asarray(values)[None], (1, shape[1]))
-    else:
-        array = float_matrix(name, values, shape)
-    return np.broadcast_to(array.astype(np.float64, copy=False), shape)
-
-
-def _check_finite(name: str, array: FloatArray) -> None:
-    check_entries(name, array, ~np.isfinite(array), "be finite")
-
-
-def _check_finite_or_nan(name: str, array: FloatArray) -> None:
-    rule = "be finite, or NaN where an expert was never asked"
-    check_entries(name, array, np.isinf(array), rule)
 
 
 @dataclass(frozen=True, eq=False)

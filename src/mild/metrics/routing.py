@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_labels, invalid
 from mild.core.costs import ROUNDING, cheapest_known, mean_known_costs
 from mild.errors import check_arguments
-from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
+from mild.metrics.rows import evaluated_costs, known_rows, row_weights
 
 Weights: TypeAlias = ArrayLike | None
 
@@ -288,33 +288,6 @@ def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray
     return expert_shares(cheapest_known(array), array.shape[1], sample_weight)
 
 
-def share_entropy(shares: ArrayLike) -> float:
-    """Return the entropy ``-sum_k s_k log s_k / log(n_experts)`` of shares s.
-
-    It is 0 if one expert gets everything, and 1 for an even split.
-
-    Parameters
-    ----------
-    shares : (n_experts,) array that sums to 1
-
-    Returns
-    -------
-    number in [0, 1]
-
-    Examples
-    --------
-    >>> share_entropy([0.5, 0.5])
-    1.0
-    """
-    s = number_vector("shares", shares)
-    if len(s) == 0 or (s < 0).any() or abs(s.sum() - 1) > 1e-6:
-        raise invalid("shares", f"must be non-negative and sum to 1; got {s.tolist()}.")
-    used = s[s > 0]
-    if len(used) == 1:
-        return 0.0
-    return -float(used @ np.log(used)) / float(np.log(len(s)))
-
-
 def expert_recall(
     costs: ArrayLike,
     chosen: ArrayLike,
@@ -372,27 +345,6 @@ def balanced_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights 
     0.75
     """
     return float(np.nanmean(expert_recall(costs, chosen, sample_weight)))
-
-
-def worst_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
-    """Return the least ``expert_recall`` of the experts that are cheapest somewhere.
-
-    Parameters
-    ----------
-    costs : (n_samples, n_experts) array; NaN where an expert was never asked
-    chosen : (n_samples,) array of expert indices
-    sample_weight : (n_samples,) array of non-negative numbers, optional
-
-    Returns
-    -------
-    share in [0, 1]
-
-    Examples
-    --------
-    >>> worst_recall([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]], [0, 0, 1])
-    0.5
-    """
-    return float(np.nanmin(expert_recall(costs, chosen, sample_weight)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -512,7 +464,6 @@ class RoutingSummary:
     loss : deferral loss, the mean over these
     shares, oracle_shares, recall : (n_experts,) as ``expert_shares``, ``oracle_shares``, ``expert_recall``
     balanced_recall : as the function of this name
-    entropy : entropy of the shares, 1 for an even split
     constant_expert, constant_loss : best constant and its mean cost
     oracle_loss : mean cost of the cheapest expert of each row
     headroom : ``constant_loss - oracle_loss``
@@ -528,7 +479,6 @@ class RoutingSummary:
     oracle_shares: FloatArray
     recall: FloatArray
     balanced_recall: float
-    entropy: float
     constant_expert: int
     constant_loss: float
     oracle_loss: float
@@ -591,7 +541,6 @@ def summary(
         oracle_shares=oracle_shares(compared_costs, weights),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
-        entropy=share_entropy(shares),
         constant_expert=constant.expert,
         constant_loss=constant.cost,
         oracle_loss=oracle,

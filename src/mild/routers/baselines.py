@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, invalid
-from mild.metrics import common_constant, constant_losses
+from mild.metrics import constant_losses
+from mild.metrics.routing import common_constant
 from mild.policies import ConstantPolicy, Policy
 from mild.routers.base import BaseRouter, from_policy
 

@@ -33,13 +33,13 @@ from mild.core.rounding import (
 from mild.errors import TuningInterruptedWarning, check_arguments, check_constructor, count_noun
 from mild.metrics import (
     Verdict,
-    common_constant,
     common_rows,
     count_judged,
     linearised_rows,
     split_intervals,
 )
 from mild.metrics.intervals import grouped_rows, student_quantile
+from mild.metrics.routing import common_constant
 from mild.policies import ConstantPolicy, Policy, believed_costs
 from mild.routers.base import (
     BaseRouter,

@@ -20,8 +20,9 @@ from mild.data import Outcomes
 from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option, listed
 from mild.features import TextFeatures, check_input, make_features
-from mild.metrics import common_constant, expert_shares
+from mild.metrics import expert_shares
 from mild.metrics.results import is_graded, mean_scores
+from mild.metrics.routing import common_constant
 from mild.policies import Policy, mix_of
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
