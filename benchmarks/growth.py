@@ -1,17 +1,15 @@
 """Claim: fitting and deciding cost what rows x features x experts cost, no more.
 
-``python -m benchmarks.growth [FIGURE]`` doubles rows, features and experts in turn from one common problem
+``python -m benchmarks.growth`` doubles rows, features and experts in turn from one common problem
 and takes processor seconds of one thread (least of three), which other work on the machine hardly moves.
-The exponent is the slope of a line through the logarithms: 1 is linear. With a name it also draws them.
+The exponent is the slope of a line through the logarithms: 1 is linear.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,31 +59,7 @@ def exponent(sizes: tuple[int, ...], taken: list[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(taken), 1)[0])
 
 
-def draw(found: dict[str, dict[str, list[float]]], file: Path) -> None:
-    """One panel per axis, seconds over size, both logarithmic."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(1, 3, figsize=(11, 3.6), sharey=True, constrained_layout=True)
-    for panel, (axis, sizes) in zip(panels, SIZES.items(), strict=True):
-        for job, marker in zip(JOBS, "os^", strict=True):
-            slope = exponent(sizes, found[axis][job])
-            panel.loglog(sizes, found[axis][job], marker=marker, label=f"{job}: {slope:.2f}")
-        others = ", ".join(f"{size:,} {name}" for name, size in BASE.items() if name != axis)
-        panel.set(xlabel=axis, title=others, xticks=sizes, xticklabels=[f"{n:,}" for n in sizes])
-        panel.minorticks_off()
-        panel.grid(alpha=0.3)
-        panel.legend(title="exponent", frameon=False, loc="upper left")
-    panels[0].set_ylabel("processor seconds, one thread")
-    panels[0].set_ylim(top=60)
-    draft = file.with_name(f".{file.name}")
-    figure.savefig(draft, dpi=110, format=file.suffix[1:])
-    draft.replace(file)
-
-
-def run(file: Path | None = None) -> Report:
+def run() -> Report:
     """Measure along the three axes."""
     warnings.simplefilter("ignore", MildWarning)
     report = Report(
@@ -111,10 +85,8 @@ def run(file: Path | None = None) -> Report:
                     figures += f"; iterations {', '.join(f'{n:.0f}' for n in found[axis]['steps'])}"
                 slope = exponent(sizes, found[axis][job])
                 report.add(f"{job}, {axis}", f"exponent {slope:.2f} ({figures})")
-    if file is not None:
-        draw(found, file)
     return report
 
 
 if __name__ == "__main__":
-    print(run(Path(sys.argv[1]) if len(sys.argv) > 1 else None).markdown())
+    print(run().markdown())
