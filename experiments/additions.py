@@ -21,7 +21,8 @@ from experiments.published import FOLDS, write_results
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import folds
-from mild.features import make_features
+from mild.features import HashingFeatures
+from mild.features.base import flat_scale
 from mild.routers import LinearRouter, RouterCV
 from mild.routers.stack import explained, products
 from mild.tuning.tasks import make_task
@@ -39,6 +40,25 @@ VARIANTS = {
 }
 
 
+def hashed(seen: list[str], new: list[str]) -> tuple[Any, Any]:
+    """Hashed n-grams of the rows that are fitted on, and of new ones."""
+    features = HashingFeatures().fit(seen)
+    return features.transform(seen), features.transform(new)
+
+
+def embedded(seen: list[str], new: list[str]) -> tuple[Any, Any]:
+    """Static embeddings of both, centred and scaled by one number."""
+    from wordllama import WordLlama
+
+    model = WordLlama.load()
+    rows = model.embed(seen)
+    centre, scale = flat_scale(rows)
+    return (rows - centre) / scale, (model.embed(new) - centre) / scale
+
+
+FEATURES = {"hashing": hashed, "static": embedded}
+
+
 def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dict[str, Any]:
     """Cost on the rows that are judged, explained differences and processor seconds of every variant."""
     known = np.flatnonzero(~np.isnan(task.costs).any(axis=1))
@@ -49,8 +69,8 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
     found = {}
     for name, (families, kinds) in variants.items():
         start = time.process_time()
-        steps = [make_features(kind).fit(seen) for kind in kinds]
-        X, Z = (np.hstack([step.transform(each) for step in steps]) for each in (seen, new))
+        both = [FEATURES[kind](seen, new) for kind in kinds]
+        X, Z = (np.hstack(columns) for columns in zip(*both, strict=True))
         search = RouterCV(
             LinearRouter(ties="first"),
             families=families,

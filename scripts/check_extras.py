@@ -27,10 +27,6 @@ USES = {
     "mild-learn[onnx]": "import mild.features.onnx, onnxruntime, tokenizers",
     "mild-learn[plot]": "import mild.evaluation.displays, matplotlib.figure",
     "mild-learn[ray]": "import mild.batch.ray_connection, ray",
-    "mild-learn[static]": (
-        "from mild.features import StaticFeatures\n"
-        "StaticFeatures('wordllama').fit(['one query']).transform(['another'])"
-    ),
     "mild-gateway": "import mild_gateway.server.app, mild_gateway.collect, mild_gateway.experts.client",
     "mild-gateway[litellm]": "import mild_gateway.litellm_plugin",
     "mild-gateway[otel]": (

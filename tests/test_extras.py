@@ -28,7 +28,7 @@ SOURCES = {
 }
 EXTRAS_OF_USERS = {
     "mild-learn": {
-        *("plot", "excel", "neural", "encoder", "onnx", "static", "ray", "hub", "gateway"),
+        *("plot", "excel", "neural", "encoder", "onnx", "ray", "hub", "gateway"),
     },
     "mild-gateway": {"postgres", "otel", "litellm"},
 }
@@ -200,7 +200,7 @@ def extras_in_messages(name: str) -> Iterator[tuple[str, str, str]]:
             if function == "install_hint":
                 distribution = texts[1] if len(texts) == 2 else "mild-learn"
                 yield path.name, distribution, texts[0]
-            if function in ("import_extra", "open_tokenizer") and len(texts) >= 2:
+            if function == "import_extra" and len(texts) >= 2:
                 yield path.name, "mild-learn", texts[1]
 
 

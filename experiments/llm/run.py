@@ -43,7 +43,7 @@ Tell = Callable[[str], None]
 EXPERIMENTS = ("llm", "ablation", "noise", "extreme")
 COSTS = ("error", "cost")
 #: Ways to see a query; the last one is trained with the router.
-FEATURES = ("hashing", "static", "encoder", "vectors", "transformer")
+FEATURES = ("hashing", "encoder", "vectors", "transformer")
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FOLDS = 5
 MARGIN_FACTORS = (0.5, 1.0, 2.0)
@@ -483,7 +483,7 @@ def _transformer_protocol(model: str | None, options: Mapping[str, Any]) -> dict
 
     source = model or DEBERTA
     router = TransformerRouter(source, **options)
-    folder = model_folder(source, None, "config.json")
+    folder = model_folder(source)
     features: dict[str, Any] = {"kind": "transformer", "model": Path(source).name}
     if folder is not None:
         features["sha256"] = digest_files(folder, ("config.json", "model.safetensors"))

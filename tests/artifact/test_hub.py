@@ -8,17 +8,15 @@ import sys
 
 import numpy as np
 import pytest
-from safetensors.numpy import save as pack
 
 import mild
 from cascade_cases import EASY, HARD, cascade_router
 from fake_hub import TOKEN, running_hub
 from mild.errors import MildError
-from mild.features import OnnxFeatures, StaticFeatures
+from mild.features import EncoderFeatures, OnnxFeatures
 from mild.policies import ConstantPolicy
 from onnx_cases import build_features
 from text_router_cases import text_router
-from transformer_cases import build_tokenizer
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 # huggingface_hub gives its HTTP client a file in a way that is out of date there.
@@ -208,16 +206,20 @@ def test_cascades_and_routers_with_onnx_travel_whole(hub, tmp_path):
 
 def test_the_path_of_a_model_outside_the_router_is_not_pushed(hub, tmp_path):
     """Only its name is pushed; a saved folder keeps both."""
-    tokenizer = build_tokenizer()
-    (tmp_path / "tiny").mkdir()
-    tokenizer.save(str(tmp_path / "tiny" / "tokenizer.json"))
-    vectors = np.eye(tokenizer.get_vocab_size(), 5, dtype=np.float32)
-    (tmp_path / "tiny" / "model.safetensors").write_bytes(pack({"embeddings": vectors}))
-    router = constant_router(StaticFeatures(tmp_path / "tiny").fit(TEXTS))
+    settings = {
+        "name": "tiny",
+        "path": str(tmp_path / "tiny"),
+        "sha256": "0" * 64,
+        "pooling": "mean",
+        "normalize": True,
+        "max_length": 256,
+    }
+    scale = {"centre": np.zeros(5, np.float32), "scale": np.ones(1, np.float32)}
+    router = constant_router(EncoderFeatures.from_state(settings, scale))
     saved = router.save_pretrained(tmp_path / "router")
-    router.push_to_hub("anna/static", token=TOKEN)
+    router.push_to_hub("anna/encoder", token=TOKEN)
     kept = json.loads((saved / "router.json").read_text())["text"]["settings"]
-    pushed = json.loads(hub.files("anna/static")["router.json"])["text"]["settings"]
+    pushed = json.loads(hub.files("anna/encoder")["router.json"])["text"]["settings"]
     assert kept == {**pushed, "path": str(tmp_path / "tiny")}
     assert pushed["path"] is None
     assert "needs the model tiny, which it does not contain" in (saved / "README.md").read_text()

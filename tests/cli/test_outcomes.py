@@ -142,7 +142,7 @@ def test_options_of_outcomes_are_refused_for_other_tables(mild, tables):
 def test_a_model_needs_features_that_have_one():
     with pytest.raises(OptionError, match="--model is for"):
         TextOptions(model="folder").features()
-    assert TextOptions("static", "folder").features().source == "folder"
+    assert TextOptions("encoder", "folder").features().source == "folder"
 
 
 # Rows, and what a column means

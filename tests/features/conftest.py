@@ -8,13 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from safetensors.numpy import save as pack
 
 from mild.features import (
     CombinedFeatures,
     EncoderFeatures,
     HashingFeatures,
-    StaticFeatures,
     VectorFeatures,
 )
 from text_cases import make_texts
@@ -35,19 +33,6 @@ def word_tokenizer(special, words):
 
 
 WORDS = sorted({word for text in make_texts(300) for word in text.lower().split()})
-
-
-@pytest.fixture
-def static_folder(tmp_path):
-    """A folder as model2vec writes it: a word-level tokenizer and random vectors."""
-    tokenizer = word_tokenizer(["[UNK]"], WORDS)
-    folder = tmp_path / "tiny-static"
-    folder.mkdir()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    vectors = np.random.default_rng(0).normal(size=(1 + len(WORDS), 6)).astype(np.float32)
-    (folder / "model.safetensors").write_bytes(pack({"embeddings": vectors}))
-    (folder / "config.json").write_text(json.dumps({"normalize": True}))
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -95,18 +80,13 @@ def build_onnx():
     return build_features()
 
 
-@pytest.fixture(
-    params=["hashing", "static", "static embedded", "encoder", "hashing+encoder", "onnx", "vectors"]
-)
+@pytest.fixture(params=["hashing", "encoder", "hashing+encoder", "onnx", "vectors"])
 def case(request):
     """Unfitted features of every kind, a bad parameter, and what to fit them on: ``n`` rows of input."""
     kind, hashing = request.param, HashingFeatures(n_components=8)
     bad = {}
     if kind == "hashing":
         features, bad = hashing, {"n_components": 0}
-    elif kind.startswith("static"):
-        folder = request.getfixturevalue("static_folder")
-        features = StaticFeatures(folder, embed=kind == "static embedded")
     elif kind == "onnx":
         features, bad = build_onnx(), {"encoder": b""}
     elif kind == "vectors":

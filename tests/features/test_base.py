@@ -15,7 +15,7 @@ from mild.features import FEATURES
 from mild.features.base import check_texts
 
 of_texts = pytest.mark.parametrize(
-    "case", ["hashing", "static", "encoder", "hashing+encoder", "onnx"], indirect=True
+    "case", ["hashing", "encoder", "hashing+encoder", "onnx"], indirect=True
 )
 
 

@@ -12,7 +12,7 @@ from mild.features import FEATURES, HashingFeatures, make_features
 
 
 def test_every_kind_is_registered_under_its_own_name():
-    assert list(FEATURES) == ["hashing", "static", "encoder", "hashing+encoder", "vectors", "onnx"]
+    assert list(FEATURES) == ["hashing", "encoder", "hashing+encoder", "vectors", "onnx"]
     assert all(features.kind == name for name, features in FEATURES.items())
 
 
@@ -44,7 +44,7 @@ def test_an_unknown_option_is_refused_with_the_known_ones():
 def test_importing_the_package_imports_nothing_heavy():
     code = (
         "import sys, mild.features\n"
-        "heavy = {'scipy', 'sklearn', 'torch', 'tokenizers', 'transformers', 'wordllama'}\n"
+        "heavy = {'scipy', 'sklearn', 'torch', 'tokenizers', 'transformers'}\n"
         "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

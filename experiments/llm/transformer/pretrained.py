@@ -39,7 +39,7 @@ class Pretrained:
 
 def find_folder(name: str, download: bool = False) -> Path:
     """Folder of a model: itself, in $MILD_MODELS, in an installed package, or of the hub."""
-    folder = model_folder(name, None, "config.json") or hub_folder(name, PATTERNS, download)
+    folder = model_folder(name) or hub_folder(name, PATTERNS, download)
     if folder is None:
         raise DataFileError(
             f"the model {name!r} must be a folder with config.json, weights and a tokenizer, an installed "

@@ -43,7 +43,7 @@ RouterType = TypeVar("RouterType", bound=RouterParts)
 # Types of tensors in the file: of policies, of the hashes, of text features.
 DTYPES = {"F32": "<f4", "F64": "<f8"}
 HASHES_DTYPES = {"U64": "<u8"}
-TEXT_DTYPES = {"F16": "<f2", "F32": "<f4", "I32": "<i4", "I8": "i1", "U8": "u1"}
+TEXT_DTYPES = {"F32": "<f4", "I32": "<i4", "I8": "i1"}
 
 MAX_MANIFEST_BYTES = 64 * 1024**2
 # Files from this size on are checked before they are read.

@@ -14,8 +14,8 @@ def load(folder: str | os.PathLike[str]) -> Router:
     """Read a router that ``save`` wrote.
 
     Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. Models
-    that are not stored in the folder (static embeddings saved by reference, a sentence encoder) are looked
-    up and must be the ones that the router was fitted with; an encoder is looked up on first use.
+    that are not stored in the folder (a sentence encoder) are looked up on first use, and must be the ones
+    that the router was fitted with.
 
     Parameters
     ----------

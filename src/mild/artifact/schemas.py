@@ -60,7 +60,7 @@ MAX_PATTERNS = 1 << 20
 ROUNDING = 1e-6
 # Types of tensors of policies, and of text features, which state theirs.
 POLICY_DTYPES = ("float32", "float64")
-TEXT_DTYPES = ("float32", "float16", "int32", "int8", "uint8")
+TEXT_DTYPES = ("float32", "int32", "int8")
 
 Tensors = Mapping[str, NDArray[Any]]
 
@@ -493,17 +493,6 @@ def _agreement_tensors(settings: dict[str, Any]) -> dict[str, str]:
     return {name: shape.format(n_asked) for name, shape in AGREEMENT.items()}
 
 
-def _static_tensors(settings: dict[str, Any]) -> dict[str, str]:
-    """The scale of the features, and the embeddings where they are kept with the router."""
-    if not settings["embedded"]:
-        return SCALED
-    return {
-        **SCALED,
-        "table": "n_tokens n_features, float16, not empty",
-        "tokenizer": "n_bytes, uint8",
-    }
-
-
 NOVELTY = {
     "centres": "n_centres n_features, not empty",
     "scales": "2, positive",
@@ -598,11 +587,6 @@ TEXT_SCHEMAS = {
             "scale": "n_features, float32, positive",
             "limits": f"2 {len(NUMBER_NAMES)}, float32",
         },
-    ),
-    "static": Schema(
-        {**REFERENCE, "table_sha256": digest, "tokenizer_sha256": digest}
-        | {"normalize": flag, "embedded": flag},
-        _static_tensors,
     ),
     "encoder": Schema(
         {**REFERENCE, "sha256": digest, "normalize": flag}

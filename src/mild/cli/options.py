@@ -278,15 +278,15 @@ class TextOptions:
     text: TextFeatureName = None
     model: Annotated[
         str | None,
-        Option(metavar="NAME", help="Folder or name of static embeddings or of an encoder."),
+        Option(metavar="NAME", help="Folder or name of an encoder."),
     ] = None
 
     def features(self) -> str | TextFeatures | None:
         """Text features as functions of mild take them: a name, or unfitted features of a model."""
         if self.model is None:
             return self.text
-        if self.text not in ("encoder", "hashing+encoder", "static"):
-            rule = "--model is for --text encoder, hashing+encoder or static."
+        if self.text not in ("encoder", "hashing+encoder"):
+            rule = "--model is for --text encoder or hashing+encoder."
             raise OptionError(rule, parameter="model")
         from mild.features import make_features
 

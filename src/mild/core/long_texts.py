@@ -17,7 +17,7 @@ def shorten(text: str, first: int, last: int) -> str:
 
 
 def abridge(text: str) -> str:
-    """A long text without its middle; its hashed and static features are those of the whole text.
+    """A long text without its middle; its hashed features are those of the whole text.
 
     Examples
     --------

@@ -17,7 +17,6 @@ from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures
 from mild.features.onnx import OnnxFeatures
 from mild.features.onnx_export import onnx_features
-from mild.features.static import StaticFeatures
 from mild.features.vectors import VectorFeatures
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "EncoderFeatures",
     "HashingFeatures",
     "OnnxFeatures",
-    "StaticFeatures",
     "TextFeatures",
     "VectorFeatures",
     "check_input",
@@ -37,7 +35,6 @@ __all__ = [
 #: Class of each kind of features, by its name, as in ``--text``.
 FEATURES: dict[str, type[TextFeatures]] = {
     HashingFeatures.kind: HashingFeatures,
-    StaticFeatures.kind: StaticFeatures,
     EncoderFeatures.kind: EncoderFeatures,
     CombinedFeatures.kind: CombinedFeatures,
     VectorFeatures.kind: VectorFeatures,

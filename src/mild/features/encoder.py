@@ -221,7 +221,7 @@ class EncoderFiles:
 
 def find_encoder(name: str, hint: str | None = None, *, download: bool = False) -> EncoderFiles:
     """Find an encoder by folder, by the name of a package that holds one, or by its name on the hub."""
-    folder = model_folder(name, hint, "config.json")
+    folder = model_folder(name, hint)
     if folder is None:
         folder = hub_folder(name, [*FILES, "2_*/*"], download)
     if folder is None and hint is not None:

@@ -36,19 +36,8 @@ def import_extra(user: str, extra: str, *packages: str) -> list[Any]:
         ) from error
 
 
-def package_folder(name: str) -> Path | None:
-    """Folder of an installed package; the package is not imported."""
-    module = name.replace("-", "_")
-    if not module.isidentifier():
-        return None
-    spec = importlib.util.find_spec(module)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def model_folder(name: str, hint: str | None, file: str) -> Path | None:
-    """The first folder with a file of this name.
+def model_folder(name: str, hint: str | None = None) -> Path | None:
+    """The first folder of a model, which has a config.json.
 
     These are tried: the folder ``hint``, the folder ``name``, a folder of that name in MILD_MODELS, and the
     folder ``model`` of an installed package of that name.
@@ -59,10 +48,11 @@ def model_folder(name: str, hint: str | None, file: str) -> Path | None:
     folders.append(Path(name).expanduser())
     if models := os.environ.get(MODELS_VARIABLE):
         folders.append(Path(models).expanduser() / Path(name).name)
-    if package := package_folder(name):
-        folders.append(package / "model")
+    module = name.replace("-", "_")
+    if module.isidentifier() and (spec := importlib.util.find_spec(module)):
+        folders += [Path(place) / "model" for place in spec.submodule_search_locations or ()]
     for folder in folders:
-        if (folder / file).is_file():
+        if (folder / "config.json").is_file():
             return folder
     return None
 
@@ -102,7 +92,7 @@ class Tokens:
     """
 
     def __init__(self, content: bytes, max_length: int, pad: int = 0) -> None:
-        self._tokenizer = open_tokenizer(content, "onnx features", "onnx")
+        self._tokenizer = open_tokenizer(content)
         self._tokenizer.enable_truncation(max_length)
         self.max_length = max_length
         self.pad = pad
@@ -115,9 +105,9 @@ class Tokens:
         return [np.array(tokens.ids or [self.pad], np.int64) for tokens in encoded]
 
 
-def open_tokenizer(content: bytes, user: str, extra: str) -> Any:
+def open_tokenizer(content: bytes) -> Any:
     """A tokenizer from its JSON, without padding and truncation."""
-    (tokenizers,) = import_extra(user, extra, "tokenizers")
+    (tokenizers,) = import_extra("onnx features", "onnx", "tokenizers")
     try:
         tokenizer = tokenizers.Tokenizer.from_str(content.decode())
     except Exception as error:  # tokenizers raises nothing narrower

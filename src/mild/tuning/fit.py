@@ -51,7 +51,7 @@ def fit(
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
     price_weight : wrong answers that one dollar is worth
     latency_weight : wrong answers that one second is worth
-    text : text features: "hashing" (the default), "static", "encoder", "hashing+encoder", or "vectors" for
+    text : text features: "hashing" (the default), "encoder", "hashing+encoder", or "vectors" for
         the vectors of the table; in Python also unfitted features of ``mild.features``
     standardize : whether features are scaled to mean 0 and standard deviation 1; None for all but texts
     random_state : seed of the random numbers
