@@ -73,11 +73,17 @@ def small_data() -> tuple[np.ndarray, np.ndarray]:
 def check_fit_and_report() -> None:
     """Fit, evaluate and report on the command line."""
     X, costs = small_data()
-    np.savez("data.npz", X=X, costs=costs)
-    run("fit", "data.npz", "--out", "fitted", "--json")
+    rows = []
+    for x, row_costs in zip(X.tolist(), costs.tolist(), strict=True):
+        scores = {
+            f"score__{expert}": 1 - cost for expert, cost in zip("abc", row_costs, strict=True)
+        }
+        rows.append(json.dumps({"embedding": x, **scores}))
+    Path("data.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    run("fit", "data.jsonl", "--out", "fitted", "--json")
     assert (mild.load("fitted").predict(X) == 0).any()
-    assert json.loads(run("evaluate", "fitted", "data.npz", "--json"))
-    run("evaluate", "fitted", "data.npz", "--report", "report.html")
+    assert json.loads(run("evaluate", "fitted", "data.jsonl", "--json"))
+    run("evaluate", "fitted", "data.jsonl", "--report", "report.html")
     # Style and script are files of the package: they must have come along.
     page = Path("report.html").read_text(encoding="utf-8")
     assert "<style>" in page

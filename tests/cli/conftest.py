@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,30 +18,22 @@ EXPERTS = ["small", "medium", "large"]
 
 
 def make_table(n, seed, noise=0.2):
-    """Columns of a table in which each expert is cheapest in its own region."""
+    """Columns of a table in which each expert is best in its own region."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 4))
-    costs = 1 + np.clip(X[:, :3] + rng.normal(size=(n, 3)) * noise, -1, None)
-    columns = {"id": [f"q{i}" for i in range(n)]}
-    columns |= {f"f_{j}": X[:, j] for j in range(4)}
-    return columns | {f"cost__{name}": costs[:, k] for k, name in enumerate(EXPERTS)}
+    X = rng.normal(size=(n, 4)).astype(np.float32)
+    scores = np.clip(0.75 - (X[:, :3] + rng.normal(size=(n, 3)) * noise) / 4, 0, 1)
+    columns = {"id": [f"q{i}" for i in range(n)], "embedding": X.tolist()}
+    return columns | {f"score__{name}": scores[:, k] for k, name in enumerate(EXPERTS)}
 
 
 def write_table(columns, path):
-    """Write columns as .csv, .parquet or .npz."""
-    if path.suffix == ".csv":
-        arrow_csv.write_csv(pa.table(columns), path)
-    elif path.suffix == ".parquet":
+    """Write columns as .csv, in which vectors are JSON, or .parquet."""
+    if path.suffix == ".parquet":
         parquet.write_table(pa.table(columns), path)
     else:
-        features = [name for name in columns if name.startswith("f_")]
-        np.savez(
-            path,
-            X=np.column_stack([columns[name] for name in features]),
-            costs=np.column_stack([columns[f"cost__{name}"] for name in EXPERTS]),
-            feature_names=features,
-            expert_names=EXPERTS,
-        )
+        if "embedding" in columns:
+            columns = columns | {"embedding": list(map(json.dumps, columns["embedding"]))}
+        arrow_csv.write_csv(pa.table(columns), path)
     return path
 
 

@@ -14,8 +14,8 @@ def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
     report = mild("evaluate", fitted, tables.new, "--json").json()
     table = read_outcomes(tables.new)
     chosen = load(fitted).predict(table.vectors)
-    assert report["summary"]["loss"] == deferral_loss(table.given_costs, chosen)
-    assert report["summary"]["constant_loss"] == best_constant(table.given_costs).cost
+    assert report["summary"]["loss"] == deferral_loss(table.costs(), chosen)
+    assert report["summary"]["constant_loss"] == best_constant(table.costs()).cost
     assert report["rows"] == 160
     assert report["experts"] == ["large", "medium", "small"]
     assert report["same_data_as_fit"] is False
@@ -49,7 +49,7 @@ def test_columns_in_another_order_change_nothing(mild, tables, fitted):
 
 def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
     columns = tables.make(160, 1)
-    columns["cost__medium"][:] = np.nan
+    columns["score__medium"][:] = np.nan
     done = mild("evaluate", fitted, tables.write(columns, "gaps.csv"))
     assert done.code == 0, done.err
     assert "43 of 160 rows are left out because not every expert was asked." in done.err
@@ -59,18 +59,19 @@ def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
 
 def test_an_expert_without_costs_is_named(mild, tables, fitted):
     columns = tables.make(20, 1)
-    del columns["cost__medium"]
+    del columns["score__medium"]
     done = mild("evaluate", fitted, tables.write(columns, "less.csv"))
     assert done.code == 1
     assert "the table has no medium, only large, small" in done.err
 
 
-def test_a_missing_feature_is_named(mild, tables, fitted):
+def test_a_table_without_vectors_is_refused(mild, tables, fitted):
     columns = tables.make(20, 1)
-    del columns["f_2"]
+    columns["prompt"] = columns.pop("id")
+    del columns["embedding"]
     done = mild("evaluate", fitted, tables.write(columns, "less.csv"))
     assert done.code == 1
-    assert "'f_2' is not one; did you mean" in done.err
+    assert "embedding" in done.err
 
 
 def test_a_folder_without_a_router_is_an_error_of_one_sentence(mild, tables):

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from command_runner import invoke_mild
+from mild.data import Outcomes
+from mild.tuning import fit
 from outcome_cases import EXPERTS
 
 QUERY = "boil salt butter flour oven stir please tell about q1x12"
@@ -70,7 +72,8 @@ def test_a_million_characters_and_none_at_all_are_explained(mild, readers):
     assert mild("explain", readers(), "").code == 0
 
 
-def test_a_router_of_numbers_has_no_words(mild, fitted):
-    done = mild("explain", fitted, "x")
+def test_a_router_of_numbers_has_no_words(mild, tmp_path):
+    table = Outcomes.from_arrays([[0.0], [1.0]], [[0, 1], [1, 0]])
+    done = mild("explain", fit(table).save(tmp_path / "r"), "x")
     assert done.code == 1
     assert "columns of numbers" in done.err

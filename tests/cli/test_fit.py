@@ -15,20 +15,19 @@ def test_a_router_is_fitted_saved_and_described(mild, tables):
     assert done.code == 0
     assert "training rows (optimistic)" in done.out
     assert "margins" in done.out
-    assert "columns left out (text, or identifiers of rows): id." in done.err
+    assert "vectors are column 'embedding'" in done.err
     router = load(tables.folder / "router")
     table = read_outcomes(tables.log)
     assert router.experts == ["large", "medium", "small"]
-    assert router.feature_names == ["f_0", "f_1", "f_2", "f_3"]
     assert router.info.kind == "standardized"
-    assert router.info.data == DataInfo(fingerprint(table.vectors, table.given_costs), 240)
+    assert router.info.data == DataInfo(fingerprint(table.vectors, table.costs()), 240)
 
 
 def test_json_stands_alone_on_stdout(mild, tables):
     result = mild("fit", tables.log, "--out", tables.folder / "router", "--json").json()
     assert result["kind"] == "standardized"
     assert len(result["margins"]) == 3
-    assert result["cost"]["words"] == "given cost"
+    assert result["cost"]["words"] == "error"
     training = result["training"]
     assert training["summary"]["loss"] < training["summary"]["constant_loss"]
     assert "verdict" not in training
@@ -65,17 +64,6 @@ def test_options_reach_the_router(mild, tables):
     }
     assert {key: params[key] for key in expected} == expected
     assert result["margins"] == [1.0, 2.0, 0.5]
-
-
-def test_columns_are_chosen_by_pattern(mild, tables):
-    converted = tables.folder / "converted.parquet"
-    words = ["--features", "f_[01]", "--costs", "*all,*large"]
-    assert mild("convert", tables.log, converted, *words).code == 0
-    done = mild("fit", converted, "-o", tables.folder / "r")
-    assert done.code == 0, done.err
-    router = load(tables.folder / "r")
-    assert router.feature_names == ["f_0", "f_1"]
-    assert router.experts == ["large", "small"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +115,7 @@ def test_the_output_is_checked_before_the_fit(mild, tables, fitted, monkeypatch)
 def test_constant_costs_are_a_note_and_a_router(mild, tables):
     columns = tables.make(50, 0)
     for name in ("small", "medium", "large"):
-        columns[f"cost__{name}"] = np.ones(50)
+        columns[f"score__{name}"] = np.ones(50)
     done = mild("fit", tables.write(columns, "flat.csv"), "--out", tables.folder / "r")
     assert done.code == 0
     assert "there is nothing to route: in no row does another expert cost less" in done.err
@@ -137,23 +125,6 @@ def test_one_expert_is_enough(mild, tables):
     done = mild("fit", tables.log, "--out", tables.folder / "r", "--experts", "small")
     assert done.code == 0, done.err
     assert load(tables.folder / "r").experts == ["small"]
-
-
-def test_an_id_is_not_a_feature(mild, tables):
-    columns = tables.make(60, 0)
-    columns["id"] = np.arange(60)
-    file = tables.write(columns, "numbered.csv")
-    done = mild("fit", file, "--out", tables.folder / "r")
-    assert load(tables.folder / "r").feature_names == ["f_0", "f_1", "f_2", "f_3"]
-    assert "features: f_0, f_1, f_2, f_3;" in done.err
-    assert "identifiers of rows): id." in done.err
-
-
-def test_of_many_features_the_first_are_named(mild, tables):
-    columns = tables.make(60, 0)
-    columns |= {f"g_{j}": np.arange(60.0) * j for j in range(11)}
-    done = mild("fit", tables.write(columns, "wide.csv"), "--out", tables.folder / "r")
-    assert "g_7 (+ 3 more);" in done.err
 
 
 @pytest.mark.parametrize("name", ["", " "])

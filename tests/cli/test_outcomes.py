@@ -133,12 +133,6 @@ def test_without_a_table_the_one_that_comes_with_mild_is_used(
     assert load(tmp_path / "r").experts == EXPERTS
 
 
-def test_options_of_outcomes_are_refused_for_other_tables(mild, tables):
-    done = mild("fit", tables.log, "--out", tables.folder / "r", "--beta", "small=1")
-    assert done.code == 1
-    assert "--beta needs a table with scores; this is a table of numbers" in done.err
-
-
 def test_a_model_needs_features_that_have_one():
     with pytest.raises(OptionError, match="--model is for"):
         TextOptions(model="folder").features()
@@ -197,7 +191,7 @@ def test_a_folder_of_other_files_is_one_table_in_memory(mild, tmp_path):
     assert report["training"]["rows"] == 80
 
 
-def test_dollars_beside_queries_are_the_whole_cost_only_on_request(mild, tmp_path):
+def test_costs_without_scores_are_no_table(mild, tmp_path):
     columns = make_columns(60, 0, prices=True)
     file = write_outcomes(
         {name.replace("correct__", "acc_"): values for name, values in columns.items()},
@@ -206,18 +200,14 @@ def test_dollars_beside_queries_are_the_whole_cost_only_on_request(mild, tmp_pat
     refused = mild("tune", file, "--out", tmp_path / "r", *QUICK)
     assert refused.code == 1
     assert "mild convert FILE outcomes.parquet --scores NAMES" in refused.err
-    assert "--form numbers" in refused.err
-    priced, numbers = tmp_path / "priced.parquet", tmp_path / "numbers.parquet"
+    assert "use mild.data.Outcomes.from_arrays(X, costs)" in refused.err
+    priced = tmp_path / "priced.parquet"
     words = ["--scores", "acc_*", "--prices", "cost__*"]
     assert mild("convert", file, priced, *words).code == 0
     read = mild("describe", priced, "--json").json()
     assert sorted(expert["mean_price"] for expert in read["experts"]) == pytest.approx(
         [0.001, 0.002, 0.003]
     )
-    words = ["--form", "numbers", "--features", "day"]
-    assert mild("convert", file, numbers, *words).code == 0
-    assert mild("fit", numbers, "--out", tmp_path / "r").code == 0
-    assert load(tmp_path / "r").feature_names == ["day"]
 
 
 @pytest.mark.parametrize(

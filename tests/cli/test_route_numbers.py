@@ -4,21 +4,56 @@ from __future__ import annotations
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
 import pytest
 
 from cascade_cases import cascade_router
 from mild.artifact import load
-from mild.data import read_outcomes
+from mild.data import Outcomes
+from mild.tuning import fit
 
 SHARES = ["p__large", "p__medium", "p__small"]
 
 
+EXPERTS = ["small", "medium", "large"]
+
+
+def make(n, seed):
+    """Features, and the columns of a table with them."""
+    X = np.random.default_rng(seed).normal(size=(n, 4))
+    return X, {"id": [f"q{i}" for i in range(n)]} | {f"f_{j}": X[:, j] for j in range(4)}
+
+
 @pytest.fixture
-def expected(tables, fitted):
+def tables(tmp_path):
+    """Tables with a column for each feature: new.csv."""
+
+    def write(columns, name):
+        write = parquet.write_table if name.endswith(".parquet") else arrow_csv.write_csv
+        write(pa.table(columns), tmp_path / name)
+        return tmp_path / name
+
+    return SimpleNamespace(new=write(make(160, 1)[1], "new.csv"), folder=tmp_path, write=write)
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    """A router that was fitted on arrays; each expert is cheapest in its own region."""
+    X, columns = make(240, 0)
+    costs = 1 + np.clip(X[:, :3], -1, None)
+    table = Outcomes.from_arrays(X, costs, experts=EXPERTS, feature_names=list(columns)[1:])
+    return fit(table).save(tmp_path / "router")
+
+
+@pytest.fixture
+def expected(fitted):
     router = load(fitted)
-    X = read_outcomes(tables.new).vectors
+    X, _ = make(160, 1)
     return [router.experts[k] for k in router.predict(X)], router.predict_proba(X)
 
 
@@ -55,16 +90,8 @@ def test_a_file_holds_choices_and_probabilities(mild, tables, fitted, expected, 
     np.testing.assert_allclose(found, expected[1])
 
 
-@pytest.mark.parametrize("name", ["bare.csv", "bare.parquet", "bare.npz"])
-def test_costs_are_not_needed(mild, tables, fitted, expected, name):
-    columns = tables.make(160, 1)
-    if name.endswith(".npz"):
-        X = np.column_stack([columns[f"f_{j}"] for j in range(4)])
-        file = tables.folder / name
-        np.savez(file, X=X)
-    else:
-        bare = {key: values for key, values in columns.items() if not key.startswith("cost__")}
-        file = tables.write(bare, name)
+def test_parquet_is_routed_alike(mild, tables, fitted, expected):
+    file = tables.write(make(160, 1)[1], "new.parquet")
     assert [line["expert"] for line in answers(mild("route", fitted, file))] == expected[0]
 
 

@@ -284,7 +284,7 @@ def test_the_best_candidate_is_not_used_unless_it_beats_the_constant(mild, table
     columns = tables.make(120, 0)
     rng = np.random.default_rng(5)
     for k, name in enumerate(("small", "medium", "large")):
-        columns[f"cost__{name}"] = rng.uniform(size=120) + 0.3 * k
+        columns[f"score__{name}"] = 1 - (rng.uniform(size=120) + 0.3 * k) / 2
     file = tables.write(columns, "noise.csv")
     done = mild("tune", file, "--out", tables.folder / "r", "--families", "knn", "--n-jobs", 1)
     assert done.code == 0, done.err

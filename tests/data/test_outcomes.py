@@ -12,7 +12,6 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.data import read_outcomes
-from mild.data.number_tables import is_number_source
 from mild.errors import DataFileError, InvalidInputError, MildError
 from table_cases import kinds, refused, wide
 
@@ -221,33 +220,6 @@ def test_a_table_without_a_query_is_refused_with_the_remedy():
 
 
 @pytest.mark.parametrize(
-    ("header", "row", "expected"),
-    [
-        ("prompt,correct__a", "x,1", True),
-        ("prompt,score__a,cost__a", "x,1,2", True),
-        ("prompt,m,m|total_cost", "x,1,2", True),
-        ("prompt,weak,strong", "x,true,false", True),
-        ("query,model_name,performance", "x,m,1", True),
-        ("length,cost__a,cost__b", "1,2,3", False),
-        # Where there are texts, costs may be dollars: never features and costs unless it is said.
-        ("text,flag,long,cost__a", "x,true,false,1", True),
-        ("prompt,acc_a,acc_b,cost__a,cost__b", "x,1,0,2,3", True),
-        ("note,acc_a,cost__a,cost__b", "a few more words,1,2,3", True),
-        ("id,region,length,cost__a,cost__b", "q7,north,1,2,3", False),
-        ("score__bm25,cost__a,cost__b", "1,2,3", False),
-        ("prompt,length", "x,1", True),
-        ("prompt,flag", "x,true", True),
-    ],
-)
-def test_tables_of_outcomes_and_of_numbers_are_distinguished(tmp_path, header, row, expected):
-    path = tmp_path / "log.csv"
-    path.write_text(f"{header}\n{row}\n")
-    assert is_number_source(path) is not expected
-    parquet.write_table(arrow_csv.read_csv(path), tmp_path / "log.parquet")
-    assert is_number_source(tmp_path / "log.parquet") is not expected
-
-
-@pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("a.parquet", b"no parquet", "it is not a readable .parquet file"),
@@ -255,9 +227,8 @@ def test_tables_of_outcomes_and_of_numbers_are_distinguished(tmp_path, header, r
         ("b.csv", b"", "the file is empty"),
     ],
 )
-def test_an_unreadable_file_is_not_taken_for_a_table_of_numbers(tmp_path, name, content, said):
+def test_an_unreadable_file_is_refused(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
-    assert not is_number_source(tmp_path / name)
     with pytest.raises(DataFileError, match=said):
         read_outcomes(tmp_path / name)
 

@@ -65,31 +65,3 @@ def test_no_name_of_a_file_selects_rows(tmp_path):
         (tmp_path / f"{name}.csv").write_text(f"prompt,correct__x\n{prompt},1\n")
     assert sorted(read_outcomes(tmp_path).queries) == ["a", "b", "c"]
     assert sorted(read_outcomes(tmp_path, where="source_file=*train").queries) == ["a", "b"]
-
-
-def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
-    text = "id,split,length,cost__a,cost__b\n1,train,3,0,1\n2,test,4,1,0\n3,train,5,1,1\n"
-    file = tmp_path / "log.csv"
-    file.write_text(text)
-    (tmp_path / "log.tsv").write_text(text.replace(",", "\t"))
-    for path in (file, tmp_path / "log.tsv"):
-        assert len(read_outcomes(path)) == 3
-        train = read_outcomes(path, where="split=train")
-        assert train.vectors.ravel().tolist() == [3, 5]
-        assert train.feature_names == ["length"]
-        assert train.columns.column_names == ["id", "split"]
-        assert read_outcomes(path, where=["split=test"]).vectors.ravel().tolist() == [4]
-    np.savez(tmp_path / "log.npz", X=np.ones((2, 1)), costs=np.ones((2, 2)))
-    with pytest.raises(DataFileError) as caught:
-        read_outcomes(tmp_path / "log.npz", where="a=b")
-    assert caught.value.parameter == "where"
-
-
-@pytest.mark.parametrize(
-    "name", ["id", "query_id", "Question ID", "uuid", "index", "Unnamed: 0", ""]
-)
-def test_an_identifier_is_not_a_feature_unless_it_is_named(tmp_path, name):
-    file = tmp_path / "log.csv"
-    file.write_text(f"{name},length,cost__a\n1,3,0\n2,4,1\n")
-    assert read_outcomes(file).feature_names == ["length"]
-    assert read_outcomes(file, features=[name]).feature_names == [name]

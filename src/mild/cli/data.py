@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Table = Annotated[
     str,
     Argument(
-        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz, or .npz; "
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz; "
         "several files, a folder, a pattern; - for stdin.",
         metavar="FILE",
     ),
@@ -68,7 +68,7 @@ def convert(
     """Write a table of outcomes in the wide format, which all commands read.
 
     The query becomes column prompt, vectors become embedding; the other columns follow, then those of
-    the experts. A table of numbers keeps its features and cost__<expert>. The options say how a table is
+    the experts. The options say how a table is
     read whose format is not detected.
 
     \b
@@ -86,8 +86,6 @@ def convert(
       llmrouter    a row per query and model: query, model_name, performance, perhaps cost
       ledger       what mild ledger export writes
       plain        columns that you name with --scores, --prices and --latencies
-      numbers      numeric columns, the features, and the whole cost of each expert in
-                   cost__<model>, without queries and scores; also .npz with arrays X and costs
     Scores are numbers, true and false, or words: yes and no, right and wrong, pass and fail.
 
     \b
@@ -142,11 +140,6 @@ def _show(file: str, description: Description) -> None:
         print_sentence(f"- {with_options(sentence)}")
 
 
-def _has_scores(report: Mapping[str, Any]) -> bool:
-    """Whether the experts have scores; a table of numbers has costs only."""
-    return report["all_right"] is not None
-
-
 def _show_experts(report: Mapping[str, Any], quality: str) -> None:
     """Print how good every expert is."""
     experts = report["experts"]
@@ -157,12 +150,10 @@ def _show_experts(report: Mapping[str, Any], quality: str) -> None:
         row = {"expert": expert["name"]}
         if has_unasked_rows:
             row["asked"] = f"{expert['asked']:,}"
-        if _has_scores(report):
-            row[quality] = fixed(expert["accuracy"], 3)
+        row[quality] = fixed(expert["accuracy"], 3)
         row["mean loss"] = fixed(expert["mean_cost"])
         row["oracle's share"] = percent(expert["oracle_share"])
-        if _has_scores(report):
-            row["only right"] = percent(expert["only_right"])
+        row["only right"] = percent(expert["only_right"])
         rows.append(row)
     print_table(count_noun(len(experts), "expert"), columns_of(rows))
 
@@ -197,9 +188,8 @@ def _show_possible_gain(report: Mapping[str, Any], quality: str) -> None:
     columns = {
         "": [f"always {constant['expert']}", "oracle", "difference"],
         "mean loss": [fixed(constant["cost"]), fixed(oracle["cost"]), fixed(report["headroom"])],
+        quality: [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""],
     }
-    if _has_scores(report):
-        columns[quality] = [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""]
     print_table("what routing could gain", columns)
 
 

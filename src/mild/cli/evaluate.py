@@ -120,7 +120,7 @@ def read_known(router: Router, source: OutcomeSource) -> Outcomes:
     """The table of known outcomes that a router is judged by."""
     if router.text is None and source.file is None:
         raise OptionError("name a table: this router was fitted on columns of numbers.")
-    return source.read(findings=False, features=router.feature_names)
+    return source.read(findings=False)
 
 
 def print_evaluation(report: Mapping[str, Any], title: str) -> None:

@@ -57,8 +57,7 @@ def fit(
 ) -> None:
     """Fit one router on past queries and on how well each expert answered them.
 
-    TABLE is a table of outcomes (mild convert --help lists the formats), or one of numbers: feature
-    columns, and the cost of each expert in cost__<expert>, empty where it was not asked. A wrong answer
+    TABLE is a table of outcomes (mild convert --help lists the formats). A wrong answer
     costs 1; --beta, --price-weight and --latency-weight add what asking costs. The table must fit into
     memory, unless a linear router is fitted with --engine ray: then the queries or vectors of Parquet files
     are spread over the processors of a Ray cluster. The figures printed are for the training data; judge

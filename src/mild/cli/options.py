@@ -27,7 +27,7 @@ Source = Annotated[
     str | None,
     Argument(
         metavar="TABLE",
-        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz, or .npz; "
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz; "
         "several files, a folder, a pattern; - for stdin. Default: the table that comes with mild.",
         show_default=False,
     ),
@@ -211,8 +211,6 @@ class ConvertOptions:
     model_column: Annotated[str | None, Option(metavar="COLUMN")] = None
     answer_column: Annotated[str | None, Option(metavar="COLUMN")] = None
     answer_kind: AnswerKind = None
-    features: Annotated[str | None, Option(metavar="COLUMNS")] = None
-    costs: Annotated[str | None, Option(metavar="COLUMNS")] = None
 
 
 @dataclass(frozen=True)

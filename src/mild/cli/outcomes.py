@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +27,13 @@ class OutcomeSource:
         """The options that are arguments of ``mild.tune``, ``evaluate`` and ``compare``."""
         return {**self.cost.arguments(), "groups": self.groups}
 
-    def read(self, findings: bool = True, features: Sequence[str] | None = None) -> Outcomes:
+    def read(self, findings: bool = True) -> Outcomes:
         """Read the table, and print how it was read.
 
         Parameters
         ----------
         findings : bool, default=True
             Whether to print what is unusual about the table.
-        features : sequence of str, default=None
-            The columns that a saved router was fitted on, if it was fitted on numbers.
 
         Returns
         -------
@@ -45,7 +43,7 @@ class OutcomeSource:
         from mild.datasets import outcomes_file
 
         file = outcomes_file() if self.file is None else self.file
-        table = read_outcomes(file, **asdict(self.reading), features=features)
+        table = read_outcomes(file, **asdict(self.reading))
         if self.file is None:
             note("no table is given: this is the one that comes with mild.")
         note(table.layout)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Suffixes of files to which the choices of a router of numbers can be written.
 TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
 # Suffixes of tables whose rows are routed like lines, but which are not data sets.
-OTHER_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx", ".npz")
+OTHER_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx")
 # At most this many unreadable lines are reported one by one.
 NAMED_LINES = 5
 
@@ -155,7 +155,7 @@ def route(
     cluster. The folder appears when it is complete. A row without a query has no expert, and the exit
     code is 1.
 
-    A router that was fitted on numbers routes the rows of a table with its features (.csv, .parquet, .npz).
+    A router that was fitted on arrays routes the rows of a table with its features (.csv, .parquet).
     With --out FILE the result is a table: expert, and for every expert p__<expert>, its share of the
     expected reward.
 
@@ -254,8 +254,8 @@ def _refuse(
 def _print_choices(router: Router, file: str, where: list[str] | None, probabilities: bool) -> None:
     """Choose an expert for each row of a table of numbers, and print the answers as JSON lines."""
     from mild.batch.streaming import Query, decision_lines
-    from mild.data.number_tables import read_features
     from mild.data.tables import naming
+    from mild.data.vectors import read_features
 
     with naming(file):
         X, table = read_features(file, router.feature_names, where)
@@ -286,8 +286,8 @@ def _write_choices(
 ) -> None:
     """Choose an expert for each row of a table of numbers, write the choices, and print the shares."""
     from mild.data import check_output, write_columns
-    from mild.data.number_tables import read_features
     from mild.data.tables import choose_columns, naming
+    from mild.data.vectors import read_features
 
     check_output(out, dataset.overwrite)
     columns = {}

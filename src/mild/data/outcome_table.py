@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from mild.artifact.facts import feature_line
 from mild.artifact.frames import default_library, html_table
 from mild.core.answers import Answers, canonical_answer, kind_by_scores
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_integer, invalid
@@ -22,12 +23,7 @@ from mild.data.data_quality import Finding, duplicate_groups, examine, row_numbe
 from mild.data.describing import Description, describe
 from mild.data.expert_order import name_order
 from mild.data.formats.base import ANSWER, CORRECT, LATENCY, LOGPROB, PRICE, SCORE
-from mild.data.number_tables import (
-    NumberColumns,
-    array_columns,
-    check_readable,
-    neutral_columns,
-)
+from mild.data.given_arrays import check_costs, check_features, names_of
 from mild.data.queries import Recipe
 from mild.data.splits import joined_groups, random_splits, time_splits, time_values
 from mild.data.tables import infer_array, names_except, numbers
@@ -138,7 +134,7 @@ class Outcomes:
     ) -> Outcomes:
         """Make a table from arrays of features and costs, for ``tune`` or ``compare``.
 
-        Such a table of numbers has features in place of queries, and costs in place of scores.
+        Such a table has features in place of queries, and whole costs in place of scores.
 
         Parameters
         ----------
@@ -166,9 +162,27 @@ class Outcomes:
         array([[0., 1.],
                [1., 0.]])
         """
-        _check_given_names("experts", experts, costs)
-        _check_given_names("feature_names", feature_names, X)
-        return number_table(array_columns(X, costs, experts, feature_names))
+        features = check_features(X)
+        n_rows, n_features = features.shape
+        given_costs = check_costs(costs, n_rows)
+        n_experts = given_costs.shape[1]
+        names_of_experts = names_of("experts", experts, costs, n_experts)
+        names_of_features = names_of("feature_names", feature_names, X, n_features)
+        return cls(
+            queries=[""] * n_rows,
+            experts=names_of_experts or [f"expert_{k}" for k in range(n_experts)],
+            scores=np.full(given_costs.shape, np.nan),
+            prices=None,
+            latencies=None,
+            columns=pa.table({"row": np.zeros(n_rows, np.int8)}).select([]),
+            vectors=features,
+            form="arrays",
+            layout=f"made from arrays: {count_noun(n_experts, 'expert')}, {count_noun(n_rows, 'row')}; "
+            f"features: {feature_line(names_of_features, n_features)}; the whole cost of each expert is "
+            "given.",
+            given_costs=given_costs,
+            feature_names=names_of_features,
+        )
 
     def __post_init__(self) -> None:
         order = name_order(self.experts)
@@ -471,13 +485,13 @@ class Outcomes:
         return tuple(findings)
 
     def with_features(self, names: Sequence[str] | None) -> Outcomes:
-        """Return a table of numbers with these features, in this order.
+        """Return a table from arrays with these features, in this order.
 
         Parameters
         ----------
         names : list of str or None
-            Names of features, or of other columns of numbers. Features from an array have no names; they
-            get these names, of which there must be as many. None keeps the features as they are.
+            Names of features. Features from an array without names get these names, of which there must be
+            as many. None keeps the features as they are.
 
         Returns
         -------
@@ -486,10 +500,9 @@ class Outcomes:
 
         Examples
         --------
-        >>> import pyarrow as pa
-        >>> from mild.data import read_outcomes
-        >>> columns = {"age": [40.0, 50.0], "length": [1.0, 2.0], "cost__a": [0, 1], "cost__b": [1, 0]}
-        >>> read_outcomes(pa.table(columns)).with_features(["length"]).vectors
+        >>> X = [[40.0, 1.0], [50.0, 2.0]]
+        >>> made = Outcomes.from_arrays(X, [[0, 1], [1, 0]], feature_names=["age", "length"])
+        >>> made.with_features(["length"]).vectors
         array([[1.],
                [2.]])
         """
@@ -506,8 +519,6 @@ class Outcomes:
         for name in names:
             if name in self.feature_names:
                 columns.append(self.vectors[:, self.feature_names.index(name)])
-            elif name in self.columns.column_names:
-                columns.append(numbers(name, self.columns[name]))
             else:
                 existing = listed(self.feature_names)
                 raise invalid("table", f"must have a feature {name!r}; it has {existing}.")
@@ -769,8 +780,7 @@ class Outcomes:
     def wide_columns(self) -> dict[str, Any]:
         """Return the columns of the wide format by name: query, vectors, other columns, outcomes.
 
-        A table of numbers has its features and ``cost__<expert>`` instead; other columns that would be
-        read as a query or as a feature are left out.
+        A table from arrays has its features and ``cost__<expert>`` instead.
 
         Returns
         -------
@@ -836,17 +846,14 @@ class Outcomes:
         return SCORE
 
     def _number_columns(self, given_costs: FloatArray) -> dict[str, Any]:
-        """Return the columns of a table of numbers: features, other columns, then the experts' costs."""
+        """Return the columns of a table of numbers: features, then the experts' costs."""
         assert self.vectors is not None
         names = self.feature_names
         if names is None:
             names = [f"feature_{index}" for index in range(self.vectors.shape[1])]
-        check_readable(names)
         columns: dict[str, Any] = {}
         for index, name in enumerate(names):
             columns[name] = pa.array(self.vectors[:, index])
-        for name in neutral_columns(self.columns):
-            columns[name] = self.columns[name]
         for index, name in enumerate(self.experts):
             columns[PRICE + name] = pa.array(given_costs[:, index], from_pandas=True)
         return columns
@@ -964,24 +971,6 @@ def outcomes_fingerprint(
     return digest.hexdigest()
 
 
-def number_table(source: NumberColumns) -> Outcomes:
-    """Return the table of numbers that has these columns."""
-    return Outcomes(
-        queries=[""] * len(source.X),
-        experts=list(source.expert_names),
-        scores=np.full(source.costs.shape, np.nan),
-        prices=None,
-        latencies=None,
-        columns=source.others,
-        vectors=source.X,
-        form="numbers",
-        layout=source.explanation,
-        row_numbers=source.row_numbers,
-        given_costs=source.costs,
-        feature_names=source.feature_names,
-    )
-
-
 def _in_first_wordings(
     answers: Sequence[Any], kind: str, equal: Callable[[Any, Any], bool]
 ) -> list[Any]:
@@ -1017,18 +1006,3 @@ def without_answers(columns: Any, experts: Sequence[str]) -> Any:
     for expert in experts:
         dropped.update((ANSWER + expert, LOGPROB + expert))
     return columns.select(names_except(columns.column_names, dropped))
-
-
-def _check_given_names(parameter: str, names: Sequence[str] | None, values: Any) -> None:
-    """Raise an error for empty or repeated names; None checks the names of a frame's columns."""
-    if names is None:
-        names = getattr(values, "columns", None)
-    if names is None or isinstance(names, str):
-        return
-    seen = set()
-    for name in map(str, names):
-        if not name:
-            raise invalid(parameter, "must not be empty; got ''.")
-        if name in seen:
-            raise invalid(parameter, f"must differ from each other; {name!r} appears twice.")
-        seen.add(name)

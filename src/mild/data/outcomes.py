@@ -34,8 +34,7 @@ from mild.data.formats.base import (
     read_with,
     seconds_per,
 )
-from mild.data.number_tables import is_number_source, is_number_table, read_number_columns
-from mild.data.outcome_table import Outcomes, number_table, without_answers
+from mild.data.outcome_table import Outcomes, without_answers
 from mild.data.queries import Recipe, choose_query, no_text, query_texts, usual_numbers
 from mild.data.selection import Where, matching_rows
 from mild.data.tables import names_except, naming, numbers, read_table, text_columns
@@ -67,8 +66,6 @@ def read_outcomes(
     model_column: str | None = None,
     answer_column: str | None = None,
     answer_kind: str | None = None,
-    features: str | Sequence[str] | None = None,
-    costs: str | Sequence[str] | None = None,
 ) -> Outcomes:
     """Read a table of outcomes: for each query the score that each expert's answer got, and its cost.
 
@@ -79,12 +76,11 @@ def read_outcomes(
     ----------
     source : str, path-like, list of path-like or frame
         Path of a .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx file, also with .gz; a
-        .npz file of arrays ``X`` and ``costs``, perhaps with ``feature_names`` and ``expert_names``; a
         folder, a pattern or a list of files, whose rows are joined; "-" for the standard input; or a
         frame: anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow).
     form : str or None, default=None
         Format of the table: "wide", "endings", "long", "records", "nested", "routerbench", "routellm",
-        "llmrouter", "ledger", "plain" or "numbers"; None detects it.
+        "llmrouter", "ledger" or "plain"; None detects it.
 
         - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; preferred where both are
           there), ``cost__<model>`` in dollars, ``latency_ms__<model>``
@@ -100,8 +96,6 @@ def read_outcomes(
         - "nested": ``scores: {model: score}`` (RouterDC), or lists ``llm_name_list`` and ``perf_list``
         - "ledger": what ``mild ledger export`` writes
         - "plain": the columns named by ``scores``
-        - "numbers": columns of numbers, the features, and the whole cost of each expert in
-          ``cost__<model>``, without queries and scores
 
         Scores are numbers in [0, 1], truth values, or words: yes and no, right and wrong, pass and fail.
     query : str, list of str or None, default=None
@@ -139,13 +133,6 @@ def read_outcomes(
     answer_kind : str or None, default=None
         How the answers in columns ``answer__<model>`` are compared: "number", "choice", "json",
         "code", "short_text" or "free_text"; None detects it.
-    features : str, list of str or None, default=None
-        Features of a table of numbers, names and patterns separated by commas, such as "age,f_*";
-        None takes all columns of numbers but the costs and identifiers (``id``, ``query_id``, ``index``);
-        in Python also a list.
-    costs : str, list of str or None, default=None
-        Whole cost of each expert in a table of numbers, given like ``features``; None takes
-        ``cost__<model>``.
 
     Returns
     -------
@@ -187,8 +174,6 @@ def read_outcomes(
         model_column=model_column,
         answer_column=answer_column,
         answer_kind=answer_kind,
-        features=features,
-        costs=costs,
     )
     return read_with_options(source, options)
 
@@ -207,24 +192,10 @@ def read_with_options(source: Any, options: ReadArguments) -> Outcomes:
         return source
     if isinstance(source, (str, os.PathLike)):
         with naming(Path(source)):
-            table = _read_source(source, options)
+            table = build_outcomes(read_table(source, options.texts()), options)
     else:
-        table = _read_source(source, options)
+        table = build_outcomes(read_table(source, options.texts()), options)
     return replace(table, library=library_of(source))
-
-
-def _read_source(source: Any, options: ReadArguments) -> Outcomes:
-    """Read a table with scores, or a table of numbers if the options or the columns say that it is one."""
-    has_number_options = options.features is not None or options.costs is not None
-    if has_number_options or options.form == "numbers":
-        return number_table(read_number_columns(source, options))
-    has_score_options = options.form or options.scores or options.query or options.model_column
-    if not has_score_options and is_number_source(source):
-        return number_table(read_number_columns(source, options))
-    table = read_table(source, options.texts())
-    if not has_score_options and is_number_table(table):
-        return number_table(read_number_columns(source, options, table))
-    return build_outcomes(table, options)
 
 
 @dataclass(frozen=True, eq=False)

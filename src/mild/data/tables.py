@@ -11,7 +11,6 @@ import difflib
 import glob
 import gzip
 import io
-import itertools
 import json
 import math
 import os
@@ -61,10 +60,6 @@ TRUTHS = {
     **dict.fromkeys(("yes", "y", "true", "t", "right", "correct", "pass", "passed"), 1.0),
     **dict.fromkeys(("no", "n", "false", "f", "wrong", "incorrect", "fail", "failed"), 0.0),
 }
-# Bytes that show the columns of a CSV file and their types.
-PEEK = 1 << 22
-# Rows that show what the columns hold.
-PEEK_ROWS = 100
 
 
 @contextmanager
@@ -422,35 +417,6 @@ def _python_value(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return None
     return value
-
-
-def peek_table(file: Path) -> Any:
-    """Read the first rows of a .parquet, .csv or .tsv file; None for any other, or one that is broken."""
-    try:
-        table = _first_rows(file)
-        if table is not None:
-            # Names and texts that are not UTF-8 are errors here.
-            check_names(table.column_names)
-            table.validate(full=True)
-        return table
-    except (pa.ArrowException, DataFileError, OSError, EOFError, UnicodeDecodeError, StopIteration):
-        return None
-
-
-def _first_rows(file: Path) -> Any:
-    """Read the first rows of a file; None if its format must be read as a whole."""
-    suffix = table_suffix(file)
-    is_compressed = file.suffix.lower() == ".gz"
-    if suffix == ".parquet" and not is_compressed:
-        opened = parquet.ParquetFile(file, buffer_size=MIN_BLOCK)
-        first_batches = list(itertools.islice(opened.iter_batches(PEEK_ROWS), 1))
-        return pa.Table.from_batches(first_batches, opened.schema_arrow)
-    if suffix in (".csv", ".tsv"):
-        options = arrow_csv.ReadOptions(block_size=PEEK)
-        # Arrow decompresses by the suffix.
-        reader = arrow_csv.open_csv(file, options, _parse_options(DELIMITERS[suffix]))
-        return pa.Table.from_batches([next(iter(reader))[:PEEK_ROWS]])
-    return None
 
 
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,17 @@ from numpy.typing import NDArray
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import ROW_ONE, row_number
-from mild.data.tables import choose_columns, column_kind, is_list, is_string, short
-from mild.errors import DataFileError, count_noun
+from mild.data.selection import Where, matching_rows
+from mild.data.tables import (
+    choose_columns,
+    column_kind,
+    is_list,
+    is_string,
+    number_matrix,
+    read_table,
+    short,
+)
+from mild.errors import DataFileError, count_noun, listed
 
 VECTOR_NAMES = ("embedding", "embeddings", "vector", "vectors")
 
@@ -30,6 +40,41 @@ def find_vectors(table: Any) -> str | None:
             if first.startswith("[") and first.endswith("]"):
                 return name
     return None
+
+
+def read_features(
+    source: Any, names: Sequence[str] | None, where: Where = None
+) -> tuple[FloatArray, Any]:
+    """Read the features (n_samples, n_features) that a router of numbers takes, and their table.
+
+    ``names`` are the columns of these; None takes the column of vectors.
+    """
+    table = read_table(source)
+    row_numbers = None
+    if where:
+        selected = matching_rows(table, where)
+        table, row_numbers = table.filter(selected), np.flatnonzero(selected)
+    columns = list(table.column_names)
+    if names is None:
+        vectors = find_vectors(table)
+        if vectors is None:
+            raise DataFileError(f"there must be a column of vectors; found {listed(columns)}.")
+        return read_vectors(table, vectors, row_numbers), table
+    for name in names:
+        if name not in columns:
+            raise DataFileError(
+                f"there must be a column {name!r}, which the router reads; found {listed(columns)}."
+            )
+    X = number_matrix(table, names)
+    bad = np.argwhere(~np.isfinite(X))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise DataFileError(
+            f"features must be finite; column {names[column]!r} is {X[row, column]} in row "
+            f"{row_number(row, row_numbers)} ({ROW_ONE}).",
+            parameter="features",
+        )
+    return X, table
 
 
 def read_vectors(table: Any, name: str, row_numbers: IntArray | None = None) -> FloatArray:

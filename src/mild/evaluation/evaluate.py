@@ -650,8 +650,7 @@ def _answer_kind_note(table: Outcomes, policy: CascadePolicy | MixPolicy) -> str
 
 def _readable_table(router: Router, data: Any) -> Outcomes:
     """The table to judge a router by, with what the router reads: queries, vectors or its features."""
-    features = None if isinstance(data, Outcomes) else router.feature_names
-    table = read_outcomes(data, features=features)
+    table = read_outcomes(data)
     if router.text is None:
         if table.vectors is None:
             rule = "must be a table of numbers, because this router was fitted on numbers"

@@ -47,14 +47,7 @@ DETECTED = (WIDE, ROUTERBENCH, LLMROUTER, NESTED, LEDGER, LONG, RECORDS, ENDINGS
 
 # Columns that the caller names.
 PLAIN = Format("plain", "plain columns", "plain columns (named by scores)", lambda schema: None)
-# Features and the whole cost of each expert; ``mild.data.number_tables`` detects and reads them.
-NUMBERS = Format(
-    "numbers",
-    "numbers",
-    "numbers (cost__<model> and columns of numbers, without queries)",
-    lambda schema: None,
-)
-FORMATS = {format.name: format for format in (*DETECTED, PLAIN, NUMBERS)}
+FORMATS = {format.name: format for format in (*DETECTED, PLAIN)}
 FORMS = tuple(FORMATS)
 
 
@@ -68,8 +61,6 @@ _NAMING_ARGUMENTS = (
     "vectors",
     "tokens",
     "where",
-    "features",
-    "costs",
 )
 
 
@@ -180,18 +171,16 @@ def _no_form(schema: Any) -> DataFileError:
     names = list(schema.names)
     hint = ""
     if price_columns(names):
-        read_numbers = read_with("form='numbers'")
         hint = (
-            " In a table with queries, cost__<model> are dollars, and the scores are missing. If they are "
-            "the whole cost, and other columns are numbers to route by, write a table of numbers: "
-            f"{read_numbers}."
+            " cost__<model> are dollars, and the scores are missing. If they are the whole cost, and other "
+            "columns are numbers to route by, use mild.data.Outcomes.from_arrays(X, costs)."
         )
     elif model_columns(schema):
         hint = (
             f" If column {model_columns(schema)[0]!r} says of which model a row is, name the column of the "
             f"score and that of the query: {read_with('scores=COLUMN, query=COLUMN')}."
         )
-    rules = [format.rule for format in (*DETECTED, NUMBERS)]
+    rules = [format.rule for format in DETECTED]
     return DataFileError(
         f"no shape fits: {'; '.join(rules)}; name the columns of the scores: "
         f"{read_with('scores=NAMES')}. Found {listed(names)}.{hint}",

@@ -69,8 +69,6 @@ class ReadArguments:
     answer_column: str | None = None
     id_column: str | None = None
     answer_kind: str | None = None
-    features: str | Sequence[str] | None = None
-    costs: str | Sequence[str] | None = None
 
     def texts(self) -> set[str]:
         """Return the columns, also as patterns, that are read as text even if they look like numbers."""
@@ -165,7 +163,7 @@ def prefixed_columns(prefix: str, experts: Iterable[str]) -> dict[str, str]:
 
 
 def price_columns(names: Iterable[str]) -> list[str]:
-    """Return the names of the form ``cost__<model>``: dollars, or the whole cost in a table of numbers."""
+    """Return the names of the form ``cost__<model>``: dollars per query."""
     return [name for name in names if name.startswith(PRICE)]
 
 
