@@ -26,7 +26,7 @@ from mild.data.formats.base import ANSWER, CORRECT, LATENCY, LOGPROB, PRICE, SCO
 from mild.data.given_arrays import check_costs, check_features, names_of
 from mild.data.queries import Recipe
 from mild.data.splits import joined_groups, random_splits, time_splits, time_values
-from mild.data.tables import infer_array, names_except, numbers
+from mild.data.tables import infer_array, names_except
 from mild.errors import DataFileError, InvalidInputError, check_arguments, count_noun, listed
 
 # Columns of the query and of vectors in the wide format.
