@@ -8,7 +8,7 @@ import pytest
 
 from command_runner import invoke_mild
 from mild.data import Outcomes
-from mild.tuning import fit
+from mild.tuning.fit import fit
 from outcome_cases import EXPERTS
 
 QUERY = "boil salt butter flour oven stir please tell about q1x12"

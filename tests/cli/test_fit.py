@@ -115,7 +115,7 @@ def test_the_output_is_checked_before_the_fit(mild, tables, fitted, monkeypatch)
 def test_constant_costs_are_a_note_and_a_router(mild, tables):
     columns = tables.make(50, 0)
     for name in ("small", "medium", "large"):
-        columns[f"score__{name}"] = np.ones(50)
+        columns[f"score__{name}"] = np.full(50, 0.5)
     done = mild("fit", tables.write(columns, "flat.csv"), "--out", tables.folder / "r")
     assert done.code == 0
     assert "there is nothing to route: in no row does another expert cost less" in done.err

@@ -15,7 +15,7 @@ import pytest
 from cascade_cases import cascade_router
 from mild.artifact import load
 from mild.data import Outcomes
-from mild.tuning import fit
+from mild.tuning.fit import fit
 
 SHARES = ["p__large", "p__medium", "p__small"]
 
@@ -131,7 +131,9 @@ def test_a_table_without_the_features_is_refused(mild, fitted, tables):
 
 def test_the_first_step_of_a_cascade_is_a_column(mild, tables):
     folder = cascade_router(text=False).save(tables.folder / "cascade")
-    done = mild("route", folder, tables.new)
+    X, columns = make(20, 1)
+    vectors = {"id": columns["id"], "embedding": list(map(json.dumps, X.tolist()))}
+    done = mild("route", folder, tables.write(vectors, "vectors.csv"))
     assert {(line["expert"], *line["first_step"]) for line in answers(done)} == {
         ("small", "small", "medium")
     }

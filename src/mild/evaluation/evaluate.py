@@ -656,6 +656,9 @@ def _readable_table(router: Router, data: Any) -> Outcomes:
             rule = "must be a table of numbers, because this router was fitted on numbers"
             raise invalid("data", f"{rule}; got one of queries. See Outcomes.from_arrays.")
         return table.with_features(router.feature_names)
+    if router.text.kind == "vectors" and table.vectors is None:
+        rule = "must have vectors, because this router reads them; got one without a column of them"
+        raise invalid("data", f"{rule}, such as embedding.")
     if router.text.kind != "vectors" and not table.has_queries:
         rule = "must have queries, because this router reads them; got a table of vectors only."
         raise invalid("data", rule)
