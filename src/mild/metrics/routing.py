@@ -162,7 +162,7 @@ def best_constant(
 ) -> BestConstant:
     """Return the expert of least mean cost, ``argmin_k constant_losses_k``, ties to the lowest index.
 
-    With NaN costs, experts asked about easier rows look better than they are: see ``common_constant``.
+    With NaN costs, experts asked about easier rows look better than they are: see ``common_rows``.
 
     Parameters
     ----------
