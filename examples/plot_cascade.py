@@ -52,11 +52,11 @@ train.describe()
 #
 # With `cascade=True`, the search considers cascades as well as routers that ask one expert.
 
-found = mild.tune(train, keep_quality=0.99, cascade=True)
+found = mild.tune(train, keep_quality=0.98, cascade=True)
 found
 
 # %%
-# What more certainty of keeping 99 % of the quality would cost:
+# What more certainty of keeping 98 % of the quality would cost:
 
 found.certainty
 

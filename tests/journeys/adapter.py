@@ -147,7 +147,7 @@ KEYS = {
     "explain a router": {
         *("folder", "kind", "parts", "experts", "best_first", "steps", "mix", "margins"),
         *("settings", "estimator", "n_features", "text", "notes", "feature_names", "data"),
-        *("tensors", "mild_version", "created", "schema_version", "version", "bytes"),
+        *("tensors", "mild_version", "created", "schema_version", "bytes"),
     },
     "demo": {"folder", "report", "seconds", "steps"},
     "error": {"error", "code"},
