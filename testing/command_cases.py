@@ -50,11 +50,9 @@ def function_options(command):
     for option in command.params:
         if option.param_type_name == "argument":
             continue
-        for name in command.parameters_of(option):
-            described = find_parameter(sources.get(option.name, ()), name)
-            if described is not None:
-                yield option, *described
-                break
+        described = find_parameter(sources.get(option.name, ()), command.parameter_of(option))
+        if described is not None:
+            yield option, *described
 
 
 def described_commands(commands):

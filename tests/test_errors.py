@@ -118,14 +118,12 @@ def test_codes_are_stable_and_name_the_parameter() -> None:
     assert (caught.value.parameter, caught.value.code) == ("price_kind", "invalid_price_kind")
 
 
-def test_a_message_can_name_the_option_of_its_parameter():
-    error = InvalidInputError(parameter="n_folds", rule="must be at least 2.", place="a.csv: ")
-    assert str(error) == "a.csv: n_folds must be at least 2."
-    assert error.message_about("--cv") == "a.csv: --cv must be at least 2."
+def test_a_message_is_made_of_parameter_and_rule():
+    error = InvalidInputError(parameter="n_folds", rule="must be at least 2.")
+    assert str(error) == "n_folds must be at least 2."
     assert error.code == "invalid_n_folds"
-    assert InvalidInputError("as it is.", parameter="cv").message_about("--cv") == "as it is."
     again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.rule, again.place) == (str(error), error.rule, error.place)
+    assert (str(again), again.parameter, again.code) == (str(error), "n_folds", error.code)
 
 
 def test_an_install_hint_names_the_checkout_that_mild_is_in() -> None:
@@ -173,7 +171,7 @@ def texts_outside_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_messages_of_the_library_name_no_options_of_commands():
-    """Commands put their options in place of keyword arguments (``mild.cli.console.with_options``)."""
+    """Options have the names of the parameters, which a message names; Python has no options."""
     package = Path(mild.__file__).parent
     # Remedies that are commands of a shell.
     commands = (

@@ -92,10 +92,8 @@ class MildError(Exception):
         Stable code for programs. By default ``invalid_<parameter>``, or without a parameter that of the
         class.
     rule : str, default=None
-        The part of the message after the name of the parameter. The message is then put together from
-        ``place``, ``parameter`` and ``rule``, and ``message`` may be left out.
-    place : str, default=""
-        The part of the message before that name, such as a file.
+        The part of the message after the name of the parameter. The message is then ``parameter`` and
+        ``rule``, and ``message`` may be left out.
 
     Examples
     --------
@@ -113,24 +111,15 @@ class MildError(Exception):
         parameter: str | None = None,
         code: str | None = None,
         rule: str | None = None,
-        place: str = "",
     ) -> None:
         if not message and rule:
-            message = f"{place}{parameter} {rule}"
+            message = f"{parameter} {rule}"
         super().__init__(message)
         self.parameter = parameter
-        self.rule = rule
-        self.place = place
         if code is not None:
             self.code = code
         elif parameter is not None:
             self.code = f"invalid_{parameter}"
-
-    def message_about(self, name: str) -> str:
-        """Return the message with another name for the parameter, such as ``--margins`` for ``margins``."""
-        if self.rule is None:
-            return str(self)
-        return f"{self.place}{name} {self.rule}"
 
 
 class InvalidInputError(MildError, ValueError):

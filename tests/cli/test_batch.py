@@ -44,7 +44,7 @@ def test_a_folder_of_queries_becomes_a_folder_of_experts(readers, queries, tmp_p
         assert f"{chosen.count(name) / 40:.3f}" in done.stdout
     again = route(readers(), queries, "--out", tmp_path / "out")
     assert again.exit_code == 1
-    assert "exists; choose another folder, or replace it with --overwrite" in again.stderr
+    assert "exists; choose another folder, or replace it with overwrite=True" in again.stderr
     assert parquet.read_table(tmp_path / "out").equals(table)
     replaced = route(readers(), queries, "--out", tmp_path / "out", "--overwrite")
     assert replaced.exit_code == 0, replaced.stderr

@@ -77,7 +77,7 @@ def test_explain_shows_what_would_be_accepted_and_the_path(mild, router):
     ("arguments", "words"),
     [
         (("hi", "--answers", "[1"), "--answers must be JSON of experts"),
-        (("hi", "--answers", '{"nobody": 1}'), "--answers must map experts"),
+        (("hi", "--answers", '{"nobody": 1}'), "answers must map experts"),
     ],
 )
 def test_explain_refuses_in_one_sentence(mild, router, arguments, words):

@@ -84,7 +84,7 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
         (["--methods", "svm"], "methods must be one of"),
         (
             ["--groups", "topic"],
-            "--groups must be the name of a column; there is no column 'topic'",
+            "groups must be the name of a column; there is no column 'topic'",
         ),
         (["--time", "subject"], "must hold numbers or dates"),
         (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from mild import errors
 from mild.cli import console
 from mild.cli.console import MildCommand, emit, fixed, print_table, progress_bar, wrapped
-from mild.errors import ConvergenceWarning, DataFileError, InvalidInputError
+from mild.errors import ConvergenceWarning, InvalidInputError
 
 
 def invoke(command, *words):
@@ -145,34 +145,14 @@ def test_a_point_of_a_list_is_indented(monkeypatch):
     assert wrapped("- one two three four five", Terminal()) == "- one two three four\n  five"
 
 
-def test_an_error_names_the_option_of_its_parameter():
-    def command(n_jobs: int = 1, query: str = "", price_weight: float = 0.0) -> None:
-        if n_jobs == 0:
-            raise InvalidInputError(parameter="n_jobs", rule=f"must not be 0; got {n_jobs}.")
-        if query:
-            raise DataFileError(parameter="query", rule="must name columns.", place="log.csv: ")
-        raise InvalidInputError(parameter="price_weight", rule="must be finite.")
+def test_a_message_is_printed_as_it_is():
+    message = "guarantee must come with max_quality_loss; replace r with overwrite=True."
 
-    assert invoke(command, "--n-jobs", "0").stderr == "error: --n-jobs must not be 0; got 0.\n"
-    assert invoke(command, "--query", "q").stderr == "error: log.csv: --query must name columns.\n"
-    assert invoke(command).stderr == "error: --price-weight must be finite.\n"
+    def command(overwrite: bool = False, guarantee: float = 0.0) -> None:
+        console.note(message)
+        raise InvalidInputError(message, parameter="guarantee")
 
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        # No parameter, an option that the command does not have, an array, no rule by itself.
-        InvalidInputError("seed must be an int."),
-        InvalidInputError(parameter="margins", rule="must be positive."),
-        InvalidInputError(parameter="costs", rule="must be finite."),
-        InvalidInputError("seed must be an int.", parameter="seed"),
-    ],
-)
-def test_other_errors_stay_as_they_are(error):
-    def command(seed: int = 0, costs: str = "") -> None:
-        raise error
-
-    assert invoke(command).stderr == f"error: {error}\n"
+    assert invoke(command).stderr == f"note: {message}\nerror: {message}\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -242,49 +222,3 @@ def test_columns_that_do_not_fit_follow_in_a_second_table(monkeypatch, capsys, w
     assert max(map(len, out.splitlines())) <= width
     words = set(out.replace("│", " ").replace("┃", " ").split())
     assert {word for name in [*names, *header] for word in name.split()} <= words
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("r exists; replace it with overwrite=True.", "r exists; replace it with --overwrite."),
-        ("the new rows with where='day=3*'", "the new rows with --where 'day=3*'"),
-        ("name it with query=COLUMN.", "name it with --query COLUMN."),
-        ("with a smaller n_jobs=NUMBER", "with a smaller --n-jobs NUMBER"),
-        ("constant_if_better=False keeps it", "--no-constant-if-better keeps it"),
-        ("choose form='wide'", "choose form='wide'"),
-        (
-            "`mild.read_outcomes(FILE, scores=COLUMN, form='long')`.",
-            "`mild convert FILE outcomes.parquet --scores COLUMN --form long`.",
-        ),
-        ("as mild.fit(TABLE, router='priced'), which", "as mild fit TABLE --router priced, which"),
-    ],
-)
-def test_keyword_arguments_in_messages_become_options_of_the_command(message, shown):
-    """A keyword that the command has no option for stays as it is."""
-    options = "--overwrite --where --query --n-jobs --constant-if-better --no-constant-if-better"
-    token = console._known_options.set(frozenset(options.split()))
-    try:
-        assert console.with_options(message) == shown
-    finally:
-        console._known_options.reset(token)
-
-
-def test_parameters_in_an_error_are_named_as_options_of_the_command():
-    def command(keep_quality: float = 0.0, random_state: int = 0) -> None:
-        raise InvalidInputError(
-            "guarantee must come with max_quality_loss, not with keep_quality 0.9 (column "
-            "'keep_quality', keep_quality.csv)."
-        )
-
-    done = invoke(command)
-    words = "not with --keep-quality 0.9 (column 'keep_quality', keep_quality.csv)"
-    assert done.stderr == f"error: guarantee must come with max_quality_loss, {words}.\n"
-
-
-def test_an_option_of_tune_is_named_as_one_by_other_commands():
-    def command(keep_quality: float = 0.0) -> None:
-        console.note("for more certainty, set target_probability=0.8.")
-
-    done = invoke(command)
-    assert done.stderr == "note: for more certainty, set --target-probability 0.8 of mild tune.\n"

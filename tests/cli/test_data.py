@@ -108,7 +108,7 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     [
         (
             ["--beta", "13B=1"],
-            "--beta must name experts; '13B' is not one of the experts Q-1B, Q-7B",
+            "beta must name experts; '13B' is not one of the experts Q-1B, Q-7B",
         ),
         (["--beta", "7B"], "beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got '7B'"),
         (["--experts", "Q-9B"], "'Q-9B' is not one of the experts"),

@@ -72,7 +72,7 @@ def test_options_reach_the_router(mild, tables):
         ("--router knnn", "Did you mean 'knn'?"),
         (
             "--router knn --loss ce",
-            "--loss is not a parameter of a knn router; it takes none of these.",
+            "loss is not a parameter of a knn router; it takes none of these.",
         ),
         ("--loss mildd", "loss must be one of"),
         ("--surrogate logistik", "Did you mean 'logistic'?"),

@@ -47,7 +47,7 @@ def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, log
     done = mild("fit", logs.log, "--out", tmp_path / "r", "--text", "hasing")
     assert done.code == 1
     last = done.err.splitlines()[-1]
-    assert last.startswith("error: --text must be one of ")
+    assert last.startswith("error: text must be one of ")
     assert last.endswith("Did you mean 'hashing'?")
 
 

@@ -88,7 +88,7 @@ def test_rows_that_were_seen_in_training_are_judged_and_warned_of(router, parts,
     (warning,) = caught
     assert warning.filename == __file__
     assert str(warning.message) == judged.warning
-    assert "mild tune --holdout" in judged.warning
+    assert "mild tune has a holdout" in judged.warning
     assert judged.figures.summary["n_samples"] == 200
     assert judged.overlap == {
         "same_data_as_fit": False,

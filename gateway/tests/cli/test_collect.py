@@ -234,11 +234,11 @@ def test_the_secret_is_sent_and_shows_up_nowhere(mild, place):
     [
         (["--score", "numerc"], "Did you mean 'numeric'?"),
         (["--experts", "big"], "experts must be among small; got 'big'"),
-        (["--scorer", ""], "--scorer must be a command"),
-        (["--samples", "3"], "--samples must be the name of an expert and a number"),
-        (["--samples", "large=3"], "--samples must name experts that are asked"),
+        (["--scorer", ""], "scorer must be a command"),
+        (["--samples", "3"], "samples must be the name of an expert and a number"),
+        (["--samples", "large=3"], "samples must name experts that are asked"),
         (["--dry-run", "--scorer", "no-such-program"], "there is no 'no-such-program'"),
-        (["--max-spend", "inf"], "--max-spend must be a number of at least 0; got inf"),
+        (["--max-spend", "inf"], "max_spend must be a number of at least 0; got inf"),
         (["--ledger", "{folder}/questions.jsonl"], "cannot be used as a ledger"),
     ],
 )

@@ -32,4 +32,4 @@ def test_a_rate_that_is_none_is_refused(mild, folder):
         "feedback", "import", folder / "graded.csv", "--ledger", folder / "l.db", "--rate", 2
     )
     assert found.code == 1
-    assert "--rate must lie in (0, 1]" in found.err
+    assert "rate must lie in (0, 1]" in found.err

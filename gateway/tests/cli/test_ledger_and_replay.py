@@ -97,7 +97,7 @@ def test_replay_with_feedback_as_json(mild, saved):
     assert found["verdict"]["better"] is False
     refused = mild(*words)
     assert refused.code == 1
-    assert "--price-weight must be the number of errors" in refused.err
+    assert "price_weight must be the number of errors" in refused.err
 
 
 def test_replay_takes_queries_from_a_table(mild, saved, tmp_path):

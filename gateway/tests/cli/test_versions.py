@@ -87,5 +87,5 @@ def test_a_candidate_is_not_dropped_in_a_rollback(mild, folder):
     write_version(folder, router(0.2, 0.1), why="not clear yet", serve=False)
     refused = mild("versions", folder, "--rollback", "1", "--drop-candidate")
     assert refused.code != 0
-    assert "--drop-candidate must be given without --rollback" in refused.err
+    assert "drop_candidate must be given without --rollback" in refused.err
     assert read_versions(folder).candidate == 3

@@ -11,7 +11,6 @@ import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -44,31 +43,10 @@ LEFT_BY_INTERRUPT = {
     "route": "the output is complete up to that point.",
     "collect": "the answers so far are in the ledger; run the same command again.",
 }
-# Options that are not named like the parameter they set.
-OPTION_OF = {
-    "betas": "--beta",
-}
 # Options that may be given without a number, and the value that they then have.
 ANY_NUMBER = "any"
 OPTIONAL_NUMBERS = ("--cascade",)
-PARAMETER_OF = {option: parameter for parameter, option in OPTION_OF.items()}
-# In the library these are arrays; the options of that name only say which columns hold them, and errors
-# about those are errors of a data file.
-ARRAYS = {"costs", "experts", "features", "latencies", "prices", "query", "scores", "vectors"}
 NUMBER = re.compile(r"-?[0-9]+")
-# Functions that messages of the library name, and the commands that do the same.
-COMMAND_OF = {
-    "fit": "mild fit TABLE",
-    "tune": "mild tune TABLE",
-    "read_outcomes": "mild convert FILE outcomes.parquet",
-}
-# mild.read_outcomes(FILE, scores=NAMES), and overwrite=True or router='priced' elsewhere in a message.
-CALL = re.compile(rf"\bmild\.({'|'.join(COMMAND_OF)})\([A-Z]+, ([^)]*)\)")
-KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z][a-z_]*)=('[^']*'|[\w.]*\w)")
-# keep_quality as a word of a message, but not in quotes or in code.
-PARAMETER_NAME = re.compile(r"(?<![\w.'\"`/-])[a-z]+(?:_[a-z]+)+(?![\w'\"`=(/-]|\.\w)")
-# Options of mild tune that sentences of a saved router name, whichever command prints them.
-OPTIONS_OF_TUNE = ("--target-probability",)
 # What learning and tables need beside NumPy, by the name of the import. An image that only serves does
 # without.
 LEARNING_PACKAGES = {
@@ -86,9 +64,6 @@ NAME_WIDTH = 12
 # Shown in place of a figure that does not exist.
 MISSING = "–"
 
-# Options of the command that runs.
-_known_options: ContextVar[frozenset[str]] = ContextVar("known_options", default=frozenset())
-
 
 class MildCommand(typer.core.TyperCommand):
     """A command that reports errors of mild in one line and lists its options under headings.
@@ -104,12 +79,11 @@ class MildCommand(typer.core.TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         as_json = bool(ctx.params.get("as_json"))
-        known_before = _known_options.set(self._option_names())
         try:
             with _plain_warnings():
                 return super().invoke(ctx)
         except MildError as error:
-            raise error_exit(self._with_option(error), error.code, as_json) from error
+            raise error_exit(str(error), error.code, as_json) from error
         except ModuleNotFoundError as error:
             package = _learning_package(error)
             if package is None:
@@ -123,16 +97,6 @@ class MildCommand(typer.core.TyperCommand):
             result = {"error": "interrupted", "code": "interrupted"}
             saved = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
             raise _failure("interrupted", saved, result, INTERRUPTED, as_json) from error
-        finally:
-            _known_options.reset(known_before)
-
-    def _option_names(self) -> frozenset[str]:
-        """The options of this command as they are typed, such as ``--json``."""
-        names: set[str] = set()
-        for parameter in self.params:
-            names.update(parameter.opts)
-            names.update(parameter.secondary_opts)
-        return frozenset(names)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         package = None
@@ -158,8 +122,7 @@ class MildCommand(typer.core.TyperCommand):
         options: list[Any] = list(self.params)
         option_of_parameter: dict[str, str] = {}
         for option in options:
-            for name in self.parameters_of(option):
-                option_of_parameter[name] = option.opts[0]
+            option_of_parameter[self.parameter_of(option)] = option.opts[0]
         for option in options:
             parameter = self._find_parameter(option)
             if parameter is None:
@@ -175,22 +138,12 @@ class MildCommand(typer.core.TyperCommand):
     def _find_parameter(self, option: Any) -> tuple[str, Any] | None:
         """Description and default of the parameter that an option sets; None if it sets none."""
         sources = getattr(self.callback, "parameter_sources", {})
-        functions = sources.get(option.name, ())
-        for name in self.parameters_of(option):
-            parameter = find_parameter(functions, name)
-            if parameter is not None:
-                return parameter
-        return None
+        return find_parameter(sources.get(option.name, ()), self.parameter_of(option))
 
-    def parameters_of(self, option: Any) -> list[str]:
-        """Names that the parameter set by an option may have, the likeliest first."""
-        names = getattr(self.callback, "parameter_names", {})
-        if option.name in names:
-            return [names[option.name]]
-        candidates = [option.name]
-        if option.opts[0] in PARAMETER_OF:
-            candidates.append(PARAMETER_OF[option.opts[0]])
-        return candidates
+    def parameter_of(self, option: Any) -> str:
+        """The parameter that an option sets: the one of its name, unless the command says otherwise."""
+        names: dict[str, str] = getattr(self.callback, "parameter_names", {})
+        return names.get(option.name, option.name)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments first, then the options of each ``rich_help_panel``."""
@@ -207,84 +160,11 @@ class MildCommand(typer.core.TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl(records)
 
-    def _with_option(self, error: MildError) -> str:
-        """The message, with the option in place of the parameter."""
-        name = error.parameter or ""
-        option = _option_name(name)
-        message = str(error)
-        is_about_array = name in ARRAYS and not isinstance(error, DataFileError)
-        if not is_about_array and any(option in parameter.opts for parameter in self.params):
-            message = error.message_about(option)
-        return _with_option_names(with_options(message))
-
 
 def _learning_package(error: ModuleNotFoundError) -> str | None:
     """The package to install if an import of one that learning needs has failed; None for others."""
     module = (error.name or "").partition(".")[0]
     return LEARNING_PACKAGES.get(module)
-
-
-def with_options(message: str) -> str:
-    """A message of the library with commands and options in place of functions and keyword arguments.
-
-    A keyword argument that is not an option of the running command stays as it is.
-
-    >>> with_options("Name them: `mild.read_outcomes(FILE, scores=NAMES)`.")
-    'Name them: `mild convert FILE outcomes.parquet --scores NAMES`.'
-    """
-    message = CALL.sub(_command_for_call, message)
-    return KEYWORD.sub(_option_for_keyword, message)
-
-
-def _command_for_call(match: re.Match[str]) -> str:
-    """The command that does what a match of ``CALL`` does in Python."""
-    words = [COMMAND_OF[match[1]]]
-    for argument in match[2].split(", "):
-        name, _, value = argument.partition("=")
-        words.append(_as_option(name, value))
-    return " ".join(words)
-
-
-def _option_for_keyword(match: re.Match[str]) -> str:
-    """The option for a match of ``KEYWORD``, or the match itself if the command has no such option."""
-    option = _as_option(match[1], match[2])
-    name, _, _ = option.partition(" ")
-    if name in _known_options.get():
-        return option
-    if name in OPTIONS_OF_TUNE:
-        return f"{option} of mild tune"
-    return match[0]
-
-
-def _with_option_names(message: str) -> str:
-    """An error of the library with options in place of parameters that are options of the command."""
-
-    def option_for_name(match: re.Match[str]) -> str:
-        option = _option_name(match[0])
-        if option in _known_options.get():
-            return option
-        return match[0]
-
-    return PARAMETER_NAME.sub(option_for_name, message)
-
-
-def _option_name(parameter: str) -> str:
-    """The option that sets a parameter of the library, whether a command has it or not."""
-    return OPTION_OF.get(parameter, f"--{parameter.replace('_', '-')}")
-
-
-def _as_option(name: str, value: str) -> str:
-    """``overwrite=True`` as ``--overwrite``, ``query=COLUMN`` as ``--query COLUMN``."""
-    option = _option_name(name)
-    if value == "True":
-        return option
-    if value == "False":
-        return f"--no-{option.removeprefix('--')}"
-    unquoted = value.strip("'")
-    if re.fullmatch("[A-Za-z0-9_.,-]+", unquoted):
-        return f"{option} {unquoted}"
-    # A shell would expand or split on other characters.
-    return f"{option} {value}"
 
 
 def with_numbers(args: Sequence[str]) -> list[str]:
@@ -375,7 +255,7 @@ def emit(
     if as_json:
         content = dict(result)
         if failed is not None:
-            content["error"] = with_options(str(failed))
+            content["error"] = str(failed)
             content["code"] = failed.code
         typer.echo(json.dumps(_json_ready(content), ensure_ascii=False, allow_nan=False))
     else:
@@ -418,7 +298,7 @@ FIRST_STEP_NOTE = (
 
 def note(text: str, kind: str = "note") -> None:
     """Print ``kind: text`` on stderr."""
-    typer.echo(wrapped(f"{kind}: {with_options(text)}", sys.stderr), err=True)
+    typer.echo(wrapped(f"{kind}: {text}", sys.stderr), err=True)
 
 
 def note_dropped_mix(before: Router, after: Router) -> None:

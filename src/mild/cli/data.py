@@ -19,7 +19,6 @@ from mild.cli.console import (
     print_sentence,
     print_table,
     seconds,
-    with_options,
 )
 from mild.errors import count_noun
 
@@ -119,7 +118,7 @@ def convert(
         note(finding.sentence)
 
     def show() -> None:
-        print_sentence(f"{file}: {with_options(table.layout)}")
+        print_sentence(f"{file}: {table.layout}")
         print_sentence(f"Written to {written}.")
 
     emit(report, as_json, show)
@@ -128,7 +127,7 @@ def convert(
 def _show(file: str, description: Description) -> None:
     report = description.as_dict()
     quality = description.quality
-    print_sentence(f"{file}: {with_options(report['layout'])}")
+    print_sentence(f"{file}: {report['layout']}")
     print_sentence(f"loss = {report['cost']['words']}")
     _show_experts(report, quality)
     # A table of its own, so that both fit on a narrow terminal.
@@ -137,7 +136,7 @@ def _show(file: str, description: Description) -> None:
     if description.pairs:
         _show_agreeing_pairs(description.pairs, quality)
     for sentence in description.sentences:
-        print_sentence(f"- {with_options(sentence)}")
+        print_sentence(f"- {sentence}")
 
 
 def _show_experts(report: Mapping[str, Any], quality: str) -> None:

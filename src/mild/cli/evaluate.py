@@ -23,7 +23,6 @@ from mild.cli.console import (
     print_table,
     seconds,
     try_writing,
-    with_options,
 )
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError, count_noun
@@ -111,7 +110,7 @@ def _show(evaluation: Evaluation, result: Mapping[str, Any]) -> None:
             rows = "these rows"
         print_sentence(f"The router was fitted on {rows}, so this is no verdict on new ones:")
     for sentence in evaluation.sentences:
-        print_sentence(with_options(sentence))
+        print_sentence(sentence)
     if result.get("report") is not None:
         print_sentence(f"Written to {result['report']}.")
 

@@ -22,7 +22,6 @@ from mild.cli.console import (
     print_facts,
     print_sentence,
     print_table,
-    with_options,
 )
 from mild.errors import OptionError
 
@@ -106,7 +105,7 @@ def explain(
     target = router.info.target
     if target is not None:
         result["target"] = target.as_dict()
-        sentences.append(with_options(target.sentence))
+        sentences.append(target.sentence)
     emit(result, as_json, lambda: _show(explanation, sentences))
 
 
@@ -127,10 +126,7 @@ def _describe(folder: Path, as_json: bool) -> None:
 def _show_router(report: Mapping[str, Any], facts: Mapping[str, str]) -> None:
     """Print the facts about a router, and its experts."""
     size = f"{sum(report['bytes'].values()):,} bytes"
-    shown_facts = {**facts, "size": size}
-    if "target" in facts:
-        shown_facts["target"] = with_options(facts["target"])
-    print_facts(report["folder"], "router", shown_facts, left=True)
+    print_facts(report["folder"], "router", {**facts, "size": size}, left=True)
     names = report["experts"]
     if report["margins"] is None:
         margins = [MISSING] * len(names)

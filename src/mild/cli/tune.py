@@ -21,7 +21,6 @@ from mild.cli.console import (
     print_table,
     progress_bar,
     try_writing,
-    with_options,
 )
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError, count_noun
@@ -221,7 +220,7 @@ def _show(tuned: TuneResult, judged: Evaluation | None, folder: str | None) -> N
     if tuned.verdict.left_out is not None:
         note(tuned.verdict.left_out)
     for sentence in sentences:
-        print_sentence(with_options(sentence))
+        print_sentence(sentence)
     if tuned.baselines:
         _show_baselines(tuned.baselines)
     if tuned.shares:
@@ -232,7 +231,7 @@ def _show(tuned: TuneResult, judged: Evaluation | None, folder: str | None) -> N
         n_rows = count_noun(judged.figures.summary["n_known"], "row")
         print_sentence(f"On the {n_rows} that were kept back:")
         for sentence in judged.sentences:
-            print_sentence(with_options(sentence))
+            print_sentence(sentence)
     if folder is not None:
         print_sentence(f"Saved to {folder} ({tuned.decides_as}).")
         print_sentence(f"Next, on a table of new queries: mild evaluate {quote(folder)} TABLE")

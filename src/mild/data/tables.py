@@ -70,15 +70,7 @@ def naming(file: object) -> Iterator[None]:
     except OptionError:
         raise
     except (DataFileError, InvalidInputError) as error:
-        rule = None
-        if isinstance(error, DataFileError):
-            rule = error.rule
-        raise DataFileError(
-            f"{file}: {error}",
-            parameter=error.parameter,
-            rule=rule,
-            place=f"{file}: {error.place}",
-        ) from error
+        raise DataFileError(f"{file}: {error}", parameter=error.parameter) from error
     except OSError as error:
         raise DataFileError(f"{file}: it cannot be read: {reason(error)}.") from error
 

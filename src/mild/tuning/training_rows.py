@@ -135,7 +135,7 @@ def optimism(overlap: Mapping[str, Any]) -> str | None:
     >>> optimism({"same_data_as_fit": False, "seen_in_fit": seen})  # doctest: +ELLIPSIS
     '3 of 50 queries were in the training data, too: the figures are optimistic. Judge ...'
     """
-    remedy = "Judge the router by other rows, as mild tune --holdout and Outcomes.split keep back."
+    remedy = "Judge the router by other rows: mild tune has a holdout, and tables have split."
     if overlap["same_data_as_fit"]:
         return f"the router was fitted on these rows: the figures are optimistic. {remedy}"
     seen = overlap["seen_in_fit"]
