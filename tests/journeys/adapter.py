@@ -587,4 +587,4 @@ def route_dataset(
 
 def load_from_hub(name: str) -> mild.Router:
     """The router of a repository such as ``owner/name``."""
-    return mild.Router.from_pretrained(name)
+    return mild.load(f"hf://{name}")

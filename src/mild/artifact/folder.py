@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
 from mild._version import __version__
-from mild.artifact.card import CARD_FILE, is_card
 from mild.artifact.files import sync_folder, writing_problem
 from mild.artifact.info import EstimatorInfo
 from mild.artifact.manifest import (
@@ -46,10 +45,9 @@ def write_folder(
     folder: str | os.PathLike[str],
     router: RouterParts,
     overwrite: bool,
-    card: str | None = None,
     portable: bool = False,
 ) -> Path:
-    """Write the folder of a router: JSON, safetensors and, if there is a ``card``, its README.md.
+    """Write the folder of a router: JSON and safetensors.
 
     With ``portable``, paths on this machine, such as those of text encoders, are left out.
 
@@ -58,7 +56,7 @@ def write_folder(
     ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``.
     """
     target = check_target(folder, overwrite)
-    files = _files_of(router, card, portable)
+    files = _files_of(router, portable)
     try:
         _write(target, files)
     except OSError as error:
@@ -68,7 +66,7 @@ def write_folder(
     return target
 
 
-def _files_of(router: RouterParts, card: str | None, portable: bool) -> dict[str, bytes]:
+def _files_of(router: RouterParts, portable: bool) -> dict[str, bytes]:
     """The content of each file of a router's folder."""
     policy = router.policy
     _check_names("experts", router.experts, policy.n_experts)
@@ -104,8 +102,6 @@ def _files_of(router: RouterParts, card: str | None, portable: bool) -> dict[str
         "notes": router.info.notes,
     }
     files = {TENSORS_FILE: packed_tensors, **text_files}
-    if card is not None:
-        files[CARD_FILE] = card.encode()
     files[MANIFEST_FILE] = manifest_json(manifest).encode()
     return files
 
@@ -130,7 +126,7 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         raise OutputExistsError(
             f"{target} exists; choose another folder, or replace it with overwrite=True."
         )
-    foreign_names = sorted(names - _names_of_mild(target))
+    foreign_names = sorted(names - _names_of_mild())
     if foreign_names:
         raise OutputExistsError(
             f"{target} holds more than a router ({foreign_names[0]!r}), and replacing it would delete "
@@ -150,14 +146,11 @@ def _names_in(target: Path) -> set[str]:
         raise RouterFileError(f"cannot write to {target}: {error.strerror or error}.") from error
 
 
-def _names_of_mild(target: Path) -> set[str]:
-    """Names of files and folders that mild may have written there, and may delete."""
+def _names_of_mild() -> set[str]:
+    """Names of files that mild writes into the folder of a router, and may delete."""
     names = {MANIFEST_FILE, TENSORS_FILE}
     for features in FEATURES.values():
         names.update(features.FILES)
-    # A README.md that mild did not write is somebody's work.
-    if is_card(target / CARD_FILE):
-        names.add(CARD_FILE)
     return names
 
 

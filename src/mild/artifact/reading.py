@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from mild.artifact import hub
 from mild.artifact.content import read_router
 from mild.artifact.router import Router
 from mild.errors import check_arguments
@@ -20,7 +21,9 @@ def load(folder: str | os.PathLike[str]) -> Router:
     Parameters
     ----------
     folder : str or path
-        Folder of the router; of a folder with versions, the one that serves is read.
+        Folder of the router; of a folder with versions, the one that serves is read. A text such as
+        "hf://owner/name" is a repository of the Hugging Face Hub (extra ``hub``), to which
+        ``Router.push_to_hub`` wrote it: its router is downloaded into the cache of ``huggingface_hub``.
 
     Returns
     -------
@@ -31,7 +34,9 @@ def load(folder: str | os.PathLike[str]) -> Router:
     ------
     RouterFileError
         If files are missing or damaged, the schema is another one, the tensors do not have the expected
-        shapes, or the folder holds a pickle.
+        shapes, the folder holds a pickle, or the Hub does not give the repository.
+    MissingExtraError
+        If a repository is named and ``huggingface_hub`` is not installed.
 
     Examples
     --------
@@ -41,4 +46,6 @@ def load(folder: str | os.PathLike[str]) -> Router:
     >>> loaded.route(["Who wrote Emma?"])
     ['large']
     """
+    if isinstance(folder, str) and folder.startswith(hub.PREFIX):
+        folder = hub.download(folder.removeprefix(hub.PREFIX))
     return read_router(folder, Router)

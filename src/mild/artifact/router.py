@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mild.artifact.card import model_card
-from mild.artifact.content import read_router
 from mild.artifact.estimates import Estimates, chances, possible_costs
 from mild.artifact.explanation import Explanation, drawn_part, explain
 from mild.artifact.facts import mix_words, router_facts, setting_words
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
-from mild.artifact.hub import check_repository, find_folder, push_folder
+from mild.artifact.hub import upload
 from mild.artifact.info import CostInfo
 from mild.artifact.inputs import as_texts, check_finite, checked_inputs
 from mild.artifact.parts import RouterParts
@@ -1091,163 +1089,21 @@ class Router(RouterParts):
         """
         return write_folder(folder, self, overwrite)
 
-    def card(self, license: str | None = None, source: str = "owner/name") -> str:
-        """The model card, as Markdown: what is known about the router, and what is not.
-
-        Parameters
-        ----------
-        license : str, default=None
-            Identifier of a licence on the Hub, such as "apache-2.0"; None if it is not known.
-        source : str, default="owner/name"
-            The folder or repository that the card's example loads.
-
-        Returns
-        -------
-        str
-            Text in Markdown.
-
-        Examples
-        --------
-        >>> from mild.policies import ConstantPolicy
-        >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
-        >>> router.card(license="mit").splitlines()[1:3]
-        ['library_name: mild', 'license: mit']
-        """
-        return model_card(self, self.facts, license, source)
-
-    def save_pretrained(
-        self, folder: str | os.PathLike[str], overwrite: bool = False, license: str | None = None
-    ) -> Path:
-        """Write the router to a folder with its model card, README.md; ``from_pretrained`` reads it.
-
-        Parameters
-        ----------
-        folder : str or path
-            Folder to write.
-        overwrite : bool, default=False
-            Whether a router that is there is replaced.
-        license : str, default=None
-            Identifier of a licence on the Hub, such as "apache-2.0", for the card.
-
-        Returns
-        -------
-        Path
-            The folder.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from mild.policies import ConstantPolicy
-        >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
-        >>> with tempfile.TemporaryDirectory() as parent:
-        ...     Router.from_pretrained(router.save_pretrained(parent + "/router"))
-        Router(constant, 1 features, experts small, large)
-        """
-        source = ""
-        if isinstance(folder, (str, os.PathLike)):
-            source = os.fspath(folder)
-        card = self.card(license, Path(source).resolve().name)
-        return write_folder(folder, self, overwrite, card)
-
-    @classmethod
     @check_arguments
-    def from_pretrained(
-        cls,
-        path_or_repo: str | os.PathLike[str],
-        revision: str | None = None,
-        *,
-        token: str | bool | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
-        local_files_only: bool = False,
-    ) -> Router:
-        """Read a router from a folder, or from a repository of the Hugging Face Hub (extra ``hub``).
+    def push_to_hub(self, name: str) -> None:
+        """Put the router into a repository of the Hugging Face Hub (extra ``hub``).
 
-        A folder takes precedence over a repository of the same name. Only the files of a router are
-        downloaded; they are checked as ``mild.load`` checks them, and nothing is unpickled.
+        ``mild.load("hf://owner/name")`` reads it. Log in first, with ``hf auth login``. A router that is
+        there is replaced, and other files stay. Models outside the router, such as a sentence encoder, are
+        not uploaded; they are named without their folder.
 
         Parameters
         ----------
-        path_or_repo : str or path
-            Folder, or repository such as "owner/name".
-        revision : str, default=None
-            Branch, tag or commit of the repository; None for its main branch.
-        token : str or bool, default=None
-            Token of the Hub; None for the one of ``hf auth login``, False for none.
-        cache_dir : str or path, default=None
-            Where downloads are kept; None for the cache of huggingface_hub.
-        local_files_only : bool, default=False
-            Whether only the cache is read.
-
-        Returns
-        -------
-        Router
-            The router, as ``mild.load`` reads it.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as parent:
-        ...     loaded = Router.from_pretrained(router.save_pretrained(parent + "/router"))
-        >>> loaded.route(["Who wrote Emma?"])
-        ['large']
+        name : str
+            Repository such as "owner/name", which is created if there is none.
         """
-        folder = find_folder(path_or_repo, revision, token, cache_dir, local_files_only)
-        return read_router(folder, cls)
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        private: bool | None = None,
-        token: str | bool | None = None,
-        revision: str | None = None,
-        commit_message: str = "Upload a router",
-        license: str | None = None,
-    ) -> str:
-        """Write the router and its model card to a repository of the Hugging Face Hub (extra ``hub``).
-
-        There is one commit, after which the repository holds this router only: files of another router that
-        were there are deleted, and so is what was written into its README.md by hand. Models outside the
-        router, such as a sentence encoder, are not uploaded; they are named without their folder.
-
-        Parameters
-        ----------
-        repo_id : str
-            Name such as "owner/name"; the repository is created if there is none.
-        private : bool, default=None
-            Whether the repository is private if it is created; None for the default of the account.
-        token : str or bool, default=None
-            Token of the Hub; None for the one of ``hf auth login``.
-        revision : str, default=None
-            Branch, which is created if there is none; None for the main branch.
-        commit_message : str, default="Upload a router"
-            Message of the commit.
-        license : str, default=None
-            Identifier of a licence on the Hub, for the card.
-
-        Returns
-        -------
-        str
-            Address of the commit.
-
-        Examples
-        --------
-        ``router.push_to_hub("owner/name", license="apache-2.0")`` uploads it. A name is checked first:
-
-        >>> router.push_to_hub("owner/my router")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        mild.errors.InvalidInputError: repo_id must be a name or owner/name, ...
-        """
-        check_repository(repo_id)
-        if not isinstance(commit_message, str) or not commit_message.strip():
-            raise invalid("commit_message", f"must be a text; got {commit_message!r}.")
-        card = self.card(license, repo_id)
         with TemporaryDirectory() as parent:
-            folder = write_folder(
-                Path(parent) / "router", self, overwrite=False, card=card, portable=True
-            )
-            return push_folder(folder, repo_id, private, token, revision, commit_message)
+            upload(write_folder(Path(parent) / "router", self, False, portable=True), name)
 
     # What people see.
 
