@@ -96,7 +96,7 @@ def test_rows_without_a_query_are_counted_and_fail_unless_they_are_left_out(read
         (["--out", "{out}"], "FILE must be a Parquet file"),
         (["{queries}", "--out", "{out}", "--echo"], "--echo is for lines"),
         (["{queries}", "--out", "{out}", "--engine", "rai"], "Did you mean 'ray'"),
-        (["{queries}", "--out", "{out}", "--address", "h:1"], "--address is for --engine ray"),
+        (["{queries}", "--out", "{out}", "--address", "h:1"], "address is for the engine ray"),
         (["{queries}", "--out", "{out}", "--keep", "di"], "did you mean 'id'"),
         (["{queries}", "--out", " "], "must have a name"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mild.cli.options import EngineOptions, margins_value, number_list, surrogate_value
+from mild.cli.options import margins_value, number_list, surrogate_value
 from mild.errors import OptionError
 
 
@@ -49,21 +49,3 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
         "Search:",
         "Reading the table:",
     ]
-
-
-def test_an_unknown_engine_is_named():
-    with pytest.raises(OptionError, match="engine must be one of 'local', 'ray'; got 'rya'"):
-        EngineOptions("rya").check()
-
-
-def test_an_address_is_for_ray(mild, logs):
-    done = mild("compare", logs.log, "--address", "127.0.0.1:1")
-    assert done.code == 1
-    assert "--address is for --engine ray" in done.err
-
-
-def test_an_address_that_does_not_answer_is_refused(mild, logs):
-    pytest.importorskip("ray", reason="ray is not installed")
-    done = mild("compare", logs.log, "--engine", "ray", "--address", "127.0.0.1:1")
-    assert done.code == 1
-    assert "no Ray cluster answers at 127.0.0.1:1" in done.err

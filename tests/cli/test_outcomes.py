@@ -216,7 +216,7 @@ def test_costs_without_scores_are_no_table(mild, tmp_path):
         (["--query", "correct__cook"], "column 'correct__cook' holds outcomes of an expert"),
         (["--time", "prompt"], "'prompt' holds the queries"),
         (["--time", "cost__cook"], "'cost__cook' holds outcomes of an expert"),
-        (["--price-weight", "1e40"], "price-weight times the prices must be at most 1e+09"),
+        (["--price-weight", "1e40"], "price_weight times the prices must be at most 1e+09"),
     ],
 )
 def test_a_column_that_has_another_meaning_is_named_by_it(mild, logs, tmp_path, words, said):

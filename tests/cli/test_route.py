@@ -228,7 +228,7 @@ def test_rows_of_a_table_are_selected_and_named_in_messages(mild, readers, tmp_p
         ([file, "--query", "nothing"], "no 'nothing'; found query, part"),
         ([file, "--where", "part=none"], "no row has 'part=none'"),
         ([file, "--out", tmp_path / "o", "--where", "part=new"], "--where is not for data sets"),
-        (["--where", "part=new"], "--where is for tables"),
+        (["--where", "part=new"], "where is for tables"),
     ):
         assert parameter in mild("route", readers(), *words).err
 

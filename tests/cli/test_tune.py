@@ -277,7 +277,7 @@ def test_a_target_has_a_margin_for_its_probability(mild, priced, tmp_path):
         "tune", priced, "--out", tmp_path / "r", "--max-dollars", "6", "--target-probability", "80"
     )
     assert done.code != 0
-    assert "--target-probability" in done.err
+    assert "target_probability must be a number of at least 0.5" in done.err
 
 
 def test_the_best_candidate_is_not_used_unless_it_beats_the_constant(mild, tables):

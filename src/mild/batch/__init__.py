@@ -1,4 +1,4 @@
-"""Batch and streamed routing, and out-of-core fitting, on one machine or on Ray."""
+"""Batch and streamed routing, on one machine or on Ray."""
 
 from mild.lazy_names import attach_stub
 

@@ -49,13 +49,12 @@ REMEDY = (
 
 
 @contextmanager
-def connect(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
+def connect(address: str | None = None) -> Iterator[Any]:
     """Connect to Ray, yield the module ``ray``, and disconnect at the end.
 
     If this process is connected already, that connection is used and left open. The workers of a cluster
     must have the same version of mild installed, and find files under the same paths. ``address`` is
-    ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``; with None, Ray is started on this machine with
-    ``workers`` processors (all of them by default).
+    ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``; with None, Ray is started on this machine.
     """
     check_ray(address)
     for name, value in ENVIRONMENT.items():
@@ -74,7 +73,7 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
     if address is not None:
         settings: dict[str, Any] = {"address": address}
     else:
-        settings = {**LOCAL, "num_cpus": workers or cores()}
+        settings = {**LOCAL, "num_cpus": cores()}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

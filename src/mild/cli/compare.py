@@ -38,7 +38,6 @@ def compare(
     random_state: o.RandomState = None,
     as_json: o.AsJson = False,
     n_jobs: o.NJobs = None,
-    execution: o.EngineOptions,
     reading: o.AnswerTableOptions,
 ) -> None:
     """Compare all methods on the same splits: does routing pay?
@@ -57,17 +56,16 @@ def compare(
     """
     from mild.evaluation.comparison import compare as run
 
-    execution.check()
     features = text.features()
     source = OutcomeSource(data, reading, cost, groups)
-    with execution.running(n_jobs), progress_bar("comparing") as progress:
+    with progress_bar("comparing") as progress:
         comparison = run(
             source.read(),
             methods=methods,
             n_splits=n_splits,
             time=time,
             text=features,
-            n_jobs=execution.workers(n_jobs),
+            n_jobs=n_jobs,
             progress=progress,
             **source.arguments,
             **o.without_none(random_state=random_state),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -19,11 +19,7 @@ from mild.cli.console import (
 )
 from mild.cli.evaluate import print_evaluation
 from mild.cli.outcomes import OutcomeSource, loss_line
-from mild.errors import OptionError, count_noun
-
-if TYPE_CHECKING:
-    from mild.features import TextFeatures
-    from mild.tuning.fit import FittedData
+from mild.errors import count_noun
 
 
 @dataclass(frozen=True)
@@ -52,22 +48,18 @@ def fit(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     params: RouterOptions,
-    execution: o.EngineOptions,
     reading: o.TableOptions,
 ) -> None:
     """Fit one router on past queries and on how well each expert answered them.
 
-    TABLE is a table of outcomes (mild convert --help lists the formats). A wrong answer
-    costs 1; --beta, --price-weight and --latency-weight add what asking costs. The table must fit into
-    memory, unless a linear router is fitted with --engine ray: then the queries or vectors of Parquet files
-    are spread over the processors of a Ray cluster. The figures printed are for the training data; judge
-    the router with mild evaluate.
+    TABLE is a table of outcomes (mild convert --help lists the formats). A wrong answer costs 1; --beta,
+    --price-weight and --latency-weight add what asking costs. The figures printed are for the training
+    data; judge the router with mild evaluate.
 
     \b
     Example:
       mild fit outcomes.parquet --out router --beta 7B=0.3,1.5B=0.1
       mild fit outcomes.parquet --out router --price-weight 50 --router priced
-      mild fit s3://bucket/logs --out router --engine ray --address 10.0.0.7:6379
     """
     from mild.artifact.folder import check_target
     from mild.evaluation.evaluate import evaluate_fit
@@ -75,65 +67,31 @@ def fit(
     from mild.tuning.fit import fit_data
     from mild.tuning.fitting import make_router
 
-    execution.check()
     parameters = params.arguments()
     source = OutcomeSource(data, reading, cost)
     settings = o.filled(fit_router, router=router, random_state=random_state)
     unfitted = make_router(settings["router"], parameters, settings["random_state"])
     features = text.features()
     check_target(out, overwrite)
-    if execution.engine == "ray":
-        fitted = _fit_on_ray(unfitted, features, source, execution.address)
-    else:
-        table = source.read()
-        with progress_bar("fitting") as progress:
-            fitted = fit_data(table, unfitted, cost.terms(), features, progress=progress)
+    table = source.read()
+    with progress_bar("fitting") as progress:
+        fitted = fit_data(table, unfitted, cost.terms(), features, progress=progress)
     folder = fitted.router.save(out, overwrite=overwrite)
     for sentence in fitted.notes:
         note(sentence)
     training = evaluate_fit(fitted, random_state=settings["random_state"]).as_dict()
     # Training data cannot say whether routing pays.
     del training["verdict"]
-    result = {"router": str(folder), **fitted.as_dict()}
-    if execution.engine == "ray" and fitted.router.info.data is not None:
-        # The figures are for a sample of these.
-        result["rows"] = fitted.router.info.data.rows
-    result["training"] = training
+    result = {"router": str(folder), **fitted.as_dict(), "training": training}
     emit(result, as_json, lambda: _show(result))
-
-
-def _fit_on_ray(
-    unfitted: Any,
-    features: str | TextFeatures | None,
-    source: OutcomeSource,
-    address: str | None,
-) -> FittedData:
-    """Fit a linear router on Parquet files, on the processors of a Ray cluster."""
-    from mild.batch.fitting import fit_dataset
-
-    if source.file is None:
-        raise OptionError("--engine ray is for Parquet files: name a file, a folder or an address.")
-    with progress_bar("fitting") as progress:
-        return fit_dataset(
-            source.file,
-            unfitted,
-            source.cost.terms(),
-            reading=vars(source.reading),
-            text=features,
-            address=address,
-            progress=progress,
-        )
 
 
 def _show(result: Mapping[str, Any]) -> None:
     """Print the figures for the training rows, and where the router is."""
     training = result["training"]
     print_sentence(loss_line(result))
-    n_known = training["summary"]["n_known"]
-    rows = f"the {count_noun(n_known, 'training row')}"
-    if "rows" in result:
-        rows = f"{n_known:,} of the {count_noun(result['rows'], 'training row')}"
-    print_evaluation(training, f"on {rows} (optimistic)")
+    rows = count_noun(training["summary"]["n_known"], "training row")
+    print_evaluation(training, f"on the {rows} (optimistic)")
     if result["margins"] is not None:
         margins = [f"{margin:.4g}" for margin in result["margins"]]
         columns = {"expert": training["experts"], "margin": margins}

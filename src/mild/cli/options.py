@@ -7,8 +7,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 from typer import Argument, Option
 
-from mild.errors import OptionError, check_option
+from mild.errors import OptionError
 
 if TYPE_CHECKING:
     from mild.data.cost_terms import CostTerms
@@ -306,48 +305,6 @@ class LossOptions:
     def arguments(self) -> dict[str, Any]:
         """Parameters of a router; None where the router's default applies."""
         return {**vars(self), "surrogate": surrogate_value(self.surrogate)}
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """Where the work is done."""
-
-    panel: ClassVar[str] = "Execution"
-
-    engine: Annotated[str, Option(help="local (this process) or ray (a Ray cluster).")] = "local"
-    address: Annotated[
-        str | None,
-        Option(metavar="HOST:PORT", help="Ray cluster. Default: a temporary one on this machine."),
-    ] = None
-
-    def check(self) -> None:
-        """Refuse an unknown engine, and an address without Ray."""
-        check_option("engine", self.engine, ("local", "ray"))
-        if self.address is not None and self.engine != "ray":
-            raise OptionError(
-                "--address is for --engine ray; leave it out, or add --engine ray.",
-                parameter="address",
-            )
-
-    def workers(self, n_jobs: int | None) -> int | None:
-        """The number of parallel workers: as many as asked for; by default all of them on Ray."""
-        if n_jobs is None and self.engine == "ray":
-            return -1
-        return n_jobs
-
-    @contextmanager
-    def running(self, n_jobs: int | None = None) -> Iterator[None]:
-        """Within this context the parallel fits of a search run on the engine."""
-        if self.engine != "ray":
-            yield
-            return
-        from mild.batch.joblib_ray import joblib_on_ray
-
-        workers = None
-        if n_jobs is not None and n_jobs > 0:
-            workers = n_jobs
-        with joblib_on_ray(self.address, workers):
-            yield
 
 
 def filled(function: Callable[..., Any], **values: Any) -> dict[str, Any]:

@@ -80,11 +80,16 @@ class LineOptions:
 
 
 @dataclass(frozen=True)
-class DatasetOptions(o.EngineOptions):
+class DatasetOptions:
     """Options for data sets of Parquet, with --out."""
 
     panel: ClassVar[str] = "Datasets, with --out"
 
+    engine: Annotated[str, Option(help="local (this process) or ray (a Ray cluster).")] = "local"
+    address: Annotated[
+        str | None,
+        Option(metavar="HOST:PORT", help="Ray cluster. Default: a temporary one on this machine."),
+    ] = None
     keep: Annotated[
         list[str] | None,
         Option(metavar="COLUMN", help="Column to copy, such as an id. May be repeated."),
@@ -226,7 +231,6 @@ def _check_dataset(
 
     if where:
         raise OptionError("--where is not for data sets with --out.", parameter="where")
-    dataset.check()
     _refuse(lines, "is for lines; leave it out with --out")
     if file == "-":
         raise OptionError("FILE must be a Parquet file, a folder or a pattern with --out.")

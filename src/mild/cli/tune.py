@@ -139,7 +139,7 @@ def tune(
     Strengths and margins of a linear router and other kinds of routers are compared by
     cross-validation. Equal queries, and rows of a --groups, stay in one fold; with --time each fold is
     judged by routers fitted on the past. With --holdout, the router is also judged by rows that the search
-    has not seen, as mild evaluate judges. With --cascade, on a table with answers (answer__<model>),
+    has not seen. With --cascade, on a table with answers (answer__<model>),
     experts may be asked in steps until an answer is probably right. If the target is missed, the exit code
     is 3, and nothing is saved unless --save-anyway. In Python, mild.tune takes the other settings of a
     search, such as the number of folds: search=RouterCV(cv=10).

@@ -236,7 +236,7 @@ class _ScoredRows:
 class _RouterInputs:
     """What a router will read of each row: the text of the query, a vector, or both."""
 
-    queries: list[str]  # n_rows texts; all empty if there is no query, or the caller reads it
+    queries: list[str]  # n_rows texts; all empty if there is no query
     vectors: FloatArray | None  # (n_rows, n_features)
     recipe: Recipe  # the columns that texts and vectors come from
     has_text: bool  # whether texts were read
@@ -249,7 +249,7 @@ class _RouterInputs:
         return None
 
 
-def build_outcomes(table: Any, options: ReadArguments, contents: Recipe | None = None) -> Outcomes:
+def build_outcomes(table: Any, options: ReadArguments) -> Outcomes:
     """Build an Outcomes from an Arrow table in one of the known formats.
 
     Parameters
@@ -258,9 +258,6 @@ def build_outcomes(table: Any, options: ReadArguments, contents: Recipe | None =
         All rows and columns of the source.
     options : ReadArguments
         The arguments of ``read_outcomes``.
-    contents : Recipe or None, default=None
-        The columns of queries and vectors, for a caller that reads them itself. They need not be in
-        ``table``, and every query of the result is empty. None reads them from ``table``.
 
     Returns
     -------
@@ -270,11 +267,7 @@ def build_outcomes(table: Any, options: ReadArguments, contents: Recipe | None =
     source = _select_and_widen(table, options)
     _check_query_is_no_outcome(source, options)
     rows = _read_scores(source, _choose_experts(source.layout, options))
-    if contents is None:
-        inputs = _read_router_inputs(rows, options, source.layout.outcome_columns)
-    else:
-        no_queries = [""] * len(rows.scores)
-        inputs = _RouterInputs(no_queries, None, contents, has_text=False)
+    inputs = _read_router_inputs(rows, options, source.layout.outcome_columns)
     prices = _read_prices(rows)
     latencies = _read_latencies(rows)
     quality_findings = examine(

@@ -75,11 +75,6 @@ def _fits(value: str, patterns: Sequence[str]) -> bool:
     return any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
 
 
-def named_columns(where: Where) -> list[str]:
-    """Return the columns that conditions are about."""
-    return [text.partition("=")[0].strip() for text in _as_list(where)]
-
-
 def _as_written(value: Any) -> str:
     """Return a value as people write it: 2.0 is 2."""
     if isinstance(value, float) and value.is_integer():

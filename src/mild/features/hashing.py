@@ -127,30 +127,7 @@ class HashingFeatures(TextFeatures):
         rows = self.sample_rows(len(texts))
         if rows is not None:
             sample = [texts[row] for row in rows.tolist()]
-        self.fit_counts(self.count(texts), sample)
-
-    def count(self, texts: Sequence[str]) -> TermCounts:
-        """Counts over texts; the counts of two parts of the texts add up."""
-        frequencies = np.zeros(1 << self.bits, np.int64)
-        low = np.full(len(NUMBER_NAMES), np.inf)
-        high = np.full(len(NUMBER_NAMES), -np.inf)
-        for rows in chunks(texts, self.first + self.last):
-            buffer = lay_out(texts[rows], self.first, self.last)
-            np.add.at(frequencies, count_buckets(buffer, self.bits).columns, 1)
-            numbers = count_numbers(buffer)
-            low = np.minimum(low, numbers.min(axis=0))
-            high = np.maximum(high, numbers.max(axis=0))
-        return TermCounts(len(texts), frequencies, low, high)
-
-    def sample_rows(self, n_texts: int) -> NDArray[np.intp] | None:
-        """Indices, ascending, of the texts from which the projection is learned; None for all of them."""
-        if n_texts <= PROJECTION_TEXTS:
-            return None
-        rng = np.random.default_rng(self.random_state)
-        return np.sort(rng.choice(n_texts, PROJECTION_TEXTS, replace=False))
-
-    def fit_counts(self, counts: TermCounts, sample: Sequence[str]) -> Self:
-        """Learn from the counts of all texts, and from the texts at ``sample_rows``."""
+        counts = self.count(texts)
         min_df = 1
         if counts.texts >= FEW_TEXTS:
             min_df = self.min_df
@@ -169,7 +146,26 @@ class HashingFeatures(TextFeatures):
         self._install(**learned, centre=np.zeros(n_columns), scale=np.ones(n_columns))
         centre, scale = _scales(self._rows(sample), n_directions)
         self._install(**learned, centre=centre, scale=scale)
-        return self
+
+    def count(self, texts: Sequence[str]) -> TermCounts:
+        """Counts over texts."""
+        frequencies = np.zeros(1 << self.bits, np.int64)
+        low = np.full(len(NUMBER_NAMES), np.inf)
+        high = np.full(len(NUMBER_NAMES), -np.inf)
+        for rows in chunks(texts, self.first + self.last):
+            buffer = lay_out(texts[rows], self.first, self.last)
+            np.add.at(frequencies, count_buckets(buffer, self.bits).columns, 1)
+            numbers = count_numbers(buffer)
+            low = np.minimum(low, numbers.min(axis=0))
+            high = np.maximum(high, numbers.max(axis=0))
+        return TermCounts(len(texts), frequencies, low, high)
+
+    def sample_rows(self, n_texts: int) -> NDArray[np.intp] | None:
+        """Indices, ascending, of the texts from which the projection is learned; None for all of them."""
+        if n_texts <= PROJECTION_TEXTS:
+            return None
+        rng = np.random.default_rng(self.random_state)
+        return np.sort(rng.choice(n_texts, PROJECTION_TEXTS, replace=False))
 
     def _directions(
         self, texts: Sequence[str], terms: Ints, weights: NDArray[np.float64]
@@ -369,20 +365,12 @@ def _scales(rows: Rows, n_directions: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 @dataclass(frozen=True)
 class TermCounts:
-    """Counts over texts; the counts of two parts of the texts add up to those of all."""
+    """Counts over texts."""
 
     texts: int
     frequencies: Ints  # (2^bits,) number of texts in which each bucket occurs
     low: NDArray[np.floating[Any]]  # (9,) smallest value of each plain number
     high: NDArray[np.floating[Any]]  # (9,) and the largest
-
-    def __add__(self, other: TermCounts) -> TermCounts:
-        return TermCounts(
-            self.texts + other.texts,
-            self.frequencies + other.frequencies,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
 
 
 def frequent_terms(frequencies: Ints, min_df: int, n_features: int) -> Ints:

@@ -526,7 +526,11 @@ class LinearObjective:
             value, gradient = self._value_of_rows(coef, intercept, 0, n)
         else:
             value, gradient = self._value_of_parts(coef, intercept, bounds)
-        return add_penalty(value, gradient, W, self.alpha, self.fit_intercept)
+        value += self.alpha * float(np.square(W[:, :-1]).sum())
+        gradient[:, :-1] += 2 * self.alpha * W[:, :-1]
+        if not self.fit_intercept:
+            gradient[:, -1] = 0
+        return value, gradient
 
     def _value_of_parts(
         self, coef: FloatArray, intercept: FloatArray, bounds: list[int]
@@ -568,17 +572,6 @@ class LinearObjective:
                 gradient[:, :-1] += slope @ block
             gradient[:, -1] += slope.sum(axis=1)
         return value, gradient
-
-
-def add_penalty(
-    value: float, gradient: FloatArray, W: FloatArray, alpha: float, fit_intercept: bool
-) -> tuple[float, FloatArray]:
-    """Return value and gradient with ``alpha ||W||^2`` added; ``gradient`` is overwritten."""
-    value += alpha * float(np.square(W[:, :-1]).sum())
-    gradient[:, :-1] += 2 * alpha * W[:, :-1]
-    if not fit_intercept:
-        gradient[:, -1] = 0
-    return value, gradient
 
 
 _blas_lock = threading.Lock()

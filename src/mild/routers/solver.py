@@ -590,11 +590,7 @@ class LinearPath:
         alpha = options.alpha
         fit_intercept = options.fit_intercept
         preconditioner = Preconditioner(self.moments, curvature, alpha, fit_intercept)
-        if hasattr(self.X, "objective"):
-            # The rows of X are spread over several processes, and each of them sums the loss of its own.
-            on_all_rows = self.X.objective(loss, alpha, fit_intercept)
-        else:
-            on_all_rows = LinearObjective(self.X, loss, alpha, fit_intercept, options.threads)
+        on_all_rows = LinearObjective(self.X, loss, alpha, fit_intercept, options.threads)
         on_sample = self._sample_objective(loss, options)
         if self._value_at_zero is None:
             cheapest = on_all_rows

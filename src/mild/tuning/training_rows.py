@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact import Router, fingerprint
-from mild.core.arrays import BoolArray, FloatArray
+from mild.core.arrays import FloatArray
 from mild.data import Outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, listed
@@ -50,12 +50,7 @@ class TrainingQueryIndex:
     @classmethod
     def of(cls, table: Outcomes, most: int = MAX_HASHES) -> TrainingQueryIndex:
         """Index of a table's queries."""
-        return cls.of_hashes(query_hashes(table), most)
-
-    @classmethod
-    def of_hashes(cls, hashes: NDArray[np.uint64], most: int = MAX_HASHES) -> TrainingQueryIndex:
-        """Index of hashes of queries."""
-        different = np.unique(hashes)
+        different = np.unique(query_hashes(table))
         return cls(different[:most], different.size <= most)
 
     def __add__(self, other: TrainingQueryIndex) -> TrainingQueryIndex:
@@ -69,10 +64,6 @@ class TrainingQueryIndex:
         if router.query_hashes is None:
             return None
         return cls(router.query_hashes, router.info.hashes_complete is not False)
-
-    def seen(self, table: Outcomes) -> BoolArray:
-        """Whether the query of each row (n,) is known to have been trained on."""
-        return np.isin(query_hashes(table), self.hashes)
 
     def overlap(self, table: Outcomes) -> dict[str, int]:
         """How many of a table's queries were trained on, of those that could be checked."""
