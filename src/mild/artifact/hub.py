@@ -25,15 +25,15 @@ def download(name: str) -> Path:
     hub = _import_hub()
     try:
         return Path(hub.snapshot_download(name, allow_patterns=FILES))
-    except (OSError, ValueError) as error:
+    except Exception as error:  # its HTTP client has errors of its own
         raise RouterFileError(f"cannot load a router from {PREFIX}{name}: {error}") from error
 
 
 def upload(folder: Path, name: str) -> None:
     """Put a router into a repository, which is created if there is none, in place of the one there."""
-    hub = _import_hub()
-    hub.create_repo(name, exist_ok=True)
-    hub.upload_folder(
+    api = _import_hub().HfApi()
+    api.create_repo(name, exist_ok=True)
+    api.upload_folder(
         repo_id=name, folder_path=folder, delete_patterns=FILES, commit_message="Upload a router"
     )
 
