@@ -17,11 +17,6 @@ from mild.tuning.baselines import Coin
 SHOWN = 10
 # Columns of the candidates that a notebook shows, without a target.
 SHOWN_COLUMNS = ("family", "params", "mean_cost", "standard_error", "difference", "taken")
-# Why the candidate that was taken is not the one of the lowest mean cost.
-CHOICES = {
-    "stack": "* is the stack: no other candidate is better by more than its interval.",
-    "one standard error": "* is the simplest candidate within one standard error of the best.",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,11 +142,6 @@ class TuneResult:
         if self.target is not None:
             key = "dollars_per_1000"
         return sorted(self.rows, key=lambda entry: entry[key])
-
-    @property
-    def why_taken(self) -> str | None:
-        """Why the candidate that was taken is not the one of the lowest mean cost; None if it is."""
-        return CHOICES.get(self.choice or "")
 
     @property
     def uses_cascade(self) -> bool:
