@@ -53,11 +53,6 @@ class TrainingQueryIndex:
         different = np.unique(query_hashes(table))
         return cls(different[:most], different.size <= most)
 
-    def __add__(self, other: TrainingQueryIndex) -> TrainingQueryIndex:
-        hashes = np.union1d(self.hashes, other.hashes)
-        complete = self.complete and other.complete and hashes.size <= MAX_HASHES
-        return TrainingQueryIndex(hashes[:MAX_HASHES], complete)
-
     @classmethod
     def by(cls, router: Router) -> TrainingQueryIndex | None:
         """Index of what a saved router was trained on; None if it is not recorded."""
