@@ -199,7 +199,7 @@ def test_costs_without_scores_are_no_table(mild, tmp_path):
     )
     refused = mild("tune", file, "--out", tmp_path / "r", *QUICK)
     assert refused.code == 1
-    assert "mild convert FILE outcomes.parquet --scores NAMES" in refused.err
+    assert "mild.read_outcomes(FILE, scores=NAMES)" in refused.err
     assert "use mild.data.Outcomes.from_arrays(X, costs)" in refused.err
     priced = tmp_path / "priced.parquet"
     words = ["--scores", "acc_*", "--prices", "cost__*"]
