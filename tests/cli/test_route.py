@@ -65,7 +65,8 @@ def test_json_lines_keep_their_ids_and_costs_are_expected(readers, tmp_path):
     for answer in done.answers:
         costs = answer["expected_cost"]
         assert list(costs) == EXPERTS
-        assert min(costs, key=costs.get) == answer["expert"]
+        # Two experts may both be expected to cost nothing.
+        assert costs[answer["expert"]] == min(costs.values())
 
 
 def test_a_bad_line_is_answered_in_order_and_the_exit_code_is_1(readers):
