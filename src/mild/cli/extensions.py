@@ -42,7 +42,7 @@ GROUP_SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class CommandGroup:
-    """Commands under a common name, such as ``mild data``.
+    """Commands under a common name, such as ``mild ledger``.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ def check_function(target: object) -> None:
 
 
 def build_group(commands: CommandGroup, name: str | None = None) -> typer.Typer:
-    """One group of commands, such as ``mild data``; its name is that of the function if none is given."""
+    """One group of commands, such as ``mild ledger``; its name is that of the function if none is given."""
     app = typer.Typer(name=name or commands.group.__name__, **GROUP_SETTINGS)
     app.callback()(commands.group)
     for command_name, command in commands.commands.items():

@@ -88,7 +88,7 @@ def export(
 ) -> None:
     """Write the rows of a ledger to a file, ordered by time.
 
-    It needs constant memory, and the gateway may go on writing. If the ledger keeps texts, mild data
+    It needs constant memory, and the gateway may go on writing. If the ledger keeps texts, mild
     describe and mild tune read the file; judge answers with --feedback, otherwise a score only says
     whether an expert answered.
 
