@@ -63,7 +63,8 @@ def test_without_huggingface_hub_the_extra_is_named():
 
 
 def test_a_pushed_router_is_the_one_that_is_loaded(router, hub):
-    router.push_to_hub("anna/router")
+    url = router.push_to_hub("anna/router")
+    assert url.rpartition("/")[2] == hub.repositories["anna/router"]["main"]
     assert hub.objects  # the tensors went as a large file
     files = hub.files("anna/router")
     hub.commit("anna/router", "main", {**files, "model.pkl": b"\x80\x04.", "big.bin": b"x"})

@@ -29,13 +29,14 @@ def download(name: str) -> Path:
         raise RouterFileError(f"cannot load a router from {PREFIX}{name}: {error}") from error
 
 
-def upload(folder: Path, name: str) -> None:
-    """Put a router into a repository, which is created if there is none, in place of the one there."""
+def upload(folder: Path, name: str) -> str:
+    """Put a router into a repository, in place of the one there; the address of the commit."""
     api = _import_hub().HfApi()
     api.create_repo(name, exist_ok=True)
-    api.upload_folder(
+    commit = api.upload_folder(
         repo_id=name, folder_path=folder, delete_patterns=FILES, commit_message="Upload a router"
     )
+    return str(commit.commit_url)
 
 
 def _import_hub() -> Any:

@@ -1090,7 +1090,7 @@ class Router(RouterParts):
         return write_folder(folder, self, overwrite)
 
     @check_arguments
-    def push_to_hub(self, name: str) -> None:
+    def push_to_hub(self, name: str) -> str:
         """Put the router into a repository of the Hugging Face Hub (extra ``hub``).
 
         ``mild.load("hf://owner/name")`` reads it. Log in first, with ``hf auth login``. A router that is
@@ -1101,9 +1101,19 @@ class Router(RouterParts):
         ----------
         name : str
             Repository such as "owner/name", which is created if there is none.
+
+        Returns
+        -------
+        str
+            Address of the commit.
+
+        Examples
+        --------
+        >>> router.push_to_hub("owner/name")  # doctest: +SKIP
+        >>> router = mild.load("hf://owner/name")  # doctest: +SKIP
         """
         with TemporaryDirectory() as parent:
-            upload(write_folder(Path(parent) / "router", self, False, portable=True), name)
+            return upload(write_folder(Path(parent) / "router", self, False, portable=True), name)
 
     # What people see.
 
