@@ -268,12 +268,11 @@ def test_bad_input_is_refused_with_a_code(columns, cascade):
 
 def test_a_number_is_the_most_calls_of_a_cascade():
     table = mild.read_outcomes(pa.table(answer_columns()))
-    n_calls = {}
-    for cascade in (True, 3, 2):
+    for cascade in (True, 3):
         found = mild.tune(table, keep_quality=0.95, cascade=cascade, **QUICK)
-        assert found.uses_cascade
-        n_calls[cascade] = max(len(one.order) for one in found.router.cascades)
-    assert n_calls == {True: 3, 3: 3, 2: 2}
+        assert max(len(one.order) for one in found.router.cascades) == 3
+    # Whether two of these experts agree says too little.
+    assert not mild.tune(table, keep_quality=0.95, cascade=2, **QUICK).uses_cascade
 
 
 def test_one_expert_and_answers_that_never_agree_are_refused():
