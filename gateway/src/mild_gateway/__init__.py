@@ -3,6 +3,9 @@
 The public names are loaded when they are first used; the stub beside this file lists them.
 """
 
+from importlib import import_module
+from typing import Any
+
 from mild import __version__ as _library_version
 from mild.errors import MildError
 from mild_gateway._version import __version__
@@ -14,7 +17,20 @@ if _library_version != __version__:
         code="version_mismatch",
     )
 
-# After the check: a library of another version may not have this module.
-from mild.lazy_names import attach_stub
+_HOMES = {
+    "collect_outcomes": "mild_gateway.collect",
+    "import_feedback": "mild_gateway.learning.importing",
+    "learn": "mild_gateway.learning.learn",
+    "replay": "mild_gateway.learning.replaying",
+}
+__all__ = ["__version__", *_HOMES]
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

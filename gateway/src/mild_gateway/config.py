@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, IPvAnyNetwork, PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass
 
-from mild.core import TARGET_PROBABILITY
 from mild_gateway.database.address import Address, AddressError, is_address, read_address
 from mild_gateway.experts.config import read_expert
 from mild_gateway.experts.config_file import (
@@ -41,7 +40,7 @@ from mild_gateway.experts.secrets import (
 )
 
 if TYPE_CHECKING:
-    from mild.artifact import Target
+    from mild_gateway.decide import Target
 
 _ADDRESS = re.compile(r"[!-~]+")
 _URL = re.compile(r"https?://[!-~]+")
@@ -96,7 +95,7 @@ class TargetSettings:
     """Largest loss of quality against the best single expert, in units of the score."""
     max_dollars: Amount | None = None
     """Most dollars per 1,000 requests, with the best quality."""
-    target_probability: _Probability = TARGET_PROBABILITY
+    target_probability: _Probability = 0.8
     """Probability with which the target is to hold on new requests, an estimate: with 0.5 it is expected
     to, and with more a safety margin makes it more certain.
     """
@@ -104,7 +103,7 @@ class TargetSettings:
     @property
     def target(self) -> Target:
         """The same as a target of the router."""
-        from mild.artifact import Target  # commands that route nothing need no NumPy
+        from mild_gateway.decide import Target  # commands that route nothing need no NumPy
 
         return Target(**asdict(self))
 

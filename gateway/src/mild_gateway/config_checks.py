@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
-from mild.artifact import Router, load, mix_words
 from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
-from mild.policies import CascadePolicy
+from mild_gateway import decide
 from mild_gateway.config import CascadeSettings, ServerSettings, Settings, read_settings
 from mild_gateway.database import Address, DatabaseError
+from mild_gateway.decide import Router
 from mild_gateway.experts.expert import RETRIES, Expert, is_loopback
 from mild_gateway.experts.secrets import SecretError, check_safe_file
 from mild_gateway.grading import read_references
@@ -114,7 +114,7 @@ def check_config(
         folder = Path(router)
     loaded = None
     if folder is not None:
-        loaded = load(folder)
+        loaded = decide.load_router(folder)
     findings: list[ConfigFinding] = []
     findings += _store_findings(settings)
     findings += _tracing_findings(settings)
@@ -174,7 +174,7 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
     if router is not None:
         findings += _name_findings(settings, router)
         findings += _fallback_findings(settings, router)
-        findings += _ability_findings(settings, router.direct)
+        findings += _ability_findings(settings, decide.direct_router(router))
         served = _served_router(settings, router)
         findings += _cascade_findings(settings, served)
         findings += _mix_findings(settings, served)
@@ -194,7 +194,7 @@ def _served_router(settings: Settings, router: Router) -> Router:
     if settings.routing.target is None:
         return router
     try:
-        return router.with_target(settings.routing.target.target)
+        return decide.at_target(router, settings.routing.target.target)
     except MildError:
         # _target_findings says why.
         return router
@@ -306,7 +306,7 @@ def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
         )
     elif settings.expert(name) is None:
         yield _error(f"routing.on_novel must have an endpoint; {name!r} has none.")
-    if router.novelty is None:
+    if not decide.knows_novelty(router):
         yield _error(
             "routing.on_novel needs a router that records how far requests are from its training data; "
             "fit it with `mild tune` or `mild fit`."
@@ -318,7 +318,7 @@ def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFindi
     key = settings.key_with_line("routing", "target")
     kept_back = _fallbacks_among(settings, router.experts)
     if settings.routing.target is None:
-        if kept_back and router.info.target is not None:
+        if kept_back and decide.target_of(router) is not None:
             yield _warning(
                 f"the router's target was solved with every expert; {', '.join(kept_back)} has "
                 'role = "fallback" and is not chosen, so quality and dollars will differ.'
@@ -332,26 +332,25 @@ def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFindi
         )
         return
     try:
-        solved = router.with_target(settings.routing.target.target).info.target
+        solved = decide.at_target(router, settings.routing.target.target)
     except MildError as error:
         yield _error(f"{key} cannot be used: {error}")
         return
-    if solved is None:
-        return
-    sentence = f"{key}: {solved.sentence}"
-    if solved.t is not None:
+    sentence = f"{key}: {decide.target_of(solved)}"
+    trade_off = decide.trade_off_of(solved)
+    if trade_off is not None:
         # Clients name a trade-off as router-mild-<t>.
-        sentence += f" The trade-off is t = {solved.t:g}."
+        sentence += f" The trade-off is t = {trade_off:g}."
     yield _note(sentence)
 
 
 def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
-    if router.text is None:
+    if decide.input_of(router) == "numbers":
         yield _error(
             "the router must read texts, but it was fitted on numbers; save it with its text "
             "features: mild.save(router, folder, text=features)."
         )
-    elif router.text.kind == "vectors":
+    elif decide.input_of(router) == "vectors":
         yield _error(
             "the router must read texts, but it was fitted on vectors, which requests do not have; fit it "
             "on texts, or with text features that compute the vectors."
@@ -361,7 +360,7 @@ def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
     if weight is not None:
         tried_weight = weight
     try:
-        router.with_prices(price_weight=tried_weight)
+        decide.at_price_weight(router, tried_weight)
     except (UnsupportedError, InvalidInputError) as error:
         if weight is not None:
             yield _error(f"routing.price_weight = {weight:g} cannot be used: {error}")
@@ -373,19 +372,18 @@ def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
 
 
 def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
-    policy = router.cascade
-    if policy is None:
+    cascade = decide.cascade_of(router)
+    if cascade is None:
         if settings.cascade != CascadeSettings():
             yield _warning("[cascade] has no effect: the router is no cascade.")
         return
-    if router.mix is None:
-        (cascade,) = policy.cascades
-        yield _step_finding(settings, router, cascade)
+    if not decide.mixes(router):
+        yield _step_finding(settings, router, decide.drawn_cascade(cascade, None))
     if settings.expert(CASCADE) is not None:
         yield _error(
             f"no expert must have the name {CASCADE!r}: it stands for the cascade in the ledger."
         )
-    asked_names = [configured_name(router.experts[k]) for k in policy.order]
+    asked_names = [configured_name(router.experts[k]) for k in decide.asked_experts(cascade)]
     kept_back = _fallbacks_among(settings, dict.fromkeys(asked_names))
     if kept_back:
         yield _warning(
@@ -399,18 +397,18 @@ def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
         )
 
 
-def _step_finding(settings: Settings, router: Router, cascade: CascadePolicy) -> ConfigFinding:
+def _step_finding(settings: Settings, router: Router, cascade: decide.Cascade) -> ConfigFinding:
     """Whom the cascade asks in each step."""
     model = ROUTER_MODEL
     if settings.cascade_by_name:
         model = CASCADE_MODEL
-    served = cascade.asking(_present(settings, router))
+    served = decide.restricted_to(cascade, _present(settings, router))
     if served is None:
         return _warning(
             f"the cascade asks only experts without an endpoint: the model {model} asks one expert."
         )
     steps = []
-    for step in served.steps:
+    for step in decide.steps_of(served):
         steps.append(", ".join(router.experts[k] for k in step))
     return _note(
         f"the model {model} asks {'; then '.join(steps)}. The model mild-direct asks one expert."
@@ -419,15 +417,15 @@ def _step_finding(settings: Settings, router: Router, cascade: CascadePolicy) ->
 
 def _mix_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     """Which settings the model mild mixes, or that it does not mix them any more."""
-    if router.mix is None:
+    if not decide.mixes(router):
         return
-    if settings.routing.price_weight is not None and router.cascade is None:
+    if settings.routing.price_weight is not None and decide.cascade_of(router) is None:
         yield _warning(
             "routing.price_weight drops the mix of the router: its share was chosen for other prices."
         )
         return
     yield _note(
-        f"the model mild mixes two settings: {mix_words(router.mix, router.experts)}. The models "
+        f"the model mild mixes two settings: {decide.mix_in_words(router)}. The models "
         "router-mild-<t> have no mix."
     )
 

@@ -10,7 +10,7 @@ import secrets
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from mild.core import (
+from mild_gateway.decide import (
     canonical_answer,
     detect_kind,
     extract_letter,

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from starlette.exceptions import HTTPException
 
-from mild.artifact import Router, load
 from mild.errors import InvalidInputError
 from mild_gateway.config import RoutingSettings
+from mild_gateway.decide import Router, cascade_of, load_router
 from mild_gateway.refusals import Refusal
 from mild_gateway.selection.models import (
     DIRECT_MODEL,
@@ -69,8 +69,8 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if not isinstance(router, Router):
-            router = load(Path(router).expanduser())
-        if router.cascade is not None:
+            router = load_router(Path(router).expanduser())
+        if cascade_of(router) is not None:
             logger.warning(
                 "this router is a cascade, which this plug-in does not run: the first expert of its "
                 "first step is asked. Ask for mild-direct, or serve the router with mild serve."

@@ -25,7 +25,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from mild.errors import InvalidInputError, OutputExistsError, RouterFileError, listed
-from mild_gateway.decide import Router, load_router
+from mild_gateway.decide import Router, created_at, fingerprint_of, load_router
 
 FORMAT = "mild-router-versions"
 VERSIONS_FILE = "versions.json"
@@ -253,7 +253,7 @@ def write_version(
         new_folder = router.save(_version_folder(known.folder, number))
         new_version = RouterVersion(
             number,
-            fingerprint=load_router(new_folder).info.fingerprint,
+            fingerprint=fingerprint_of(load_router(new_folder)),
             created=time.time(),
             why=why,
             base=known.serving,
@@ -365,13 +365,13 @@ def _copy_first_version(folder: Path) -> None:
 
 def _as_saved(folder: Path) -> Versions:
     """The only version of a router that was saved and never replaced by another one."""
-    info = load_router(folder).info
+    router = load_router(folder)
     why = "as it was saved"
     try:
-        saved = datetime.fromisoformat(info.created or "").timestamp()
+        saved = datetime.fromisoformat(created_at(router)).timestamp()
     except ValueError:
         saved = time.time()
-    version = RouterVersion(1, info.fingerprint, saved, why)
+    version = RouterVersion(1, fingerprint_of(router), saved, why)
     event = VersionEvent(saved, 1, "saved", why)
     return Versions(folder, 1, (version,), (event,))
 

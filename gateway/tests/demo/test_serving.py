@@ -11,7 +11,6 @@ from mild.artifact import load
 from mild.datasets import load_outcomes
 from mild_gateway.demo import demo_router
 from mild_gateway.demo.answers import STAND_INS
-from mild_gateway.demo.cascade import RIGHT_ANSWERS, STEPS
 from process_cases import served
 
 ASKED = {
@@ -77,10 +76,13 @@ async def test_an_endpoint_takes_the_place_of_a_stand_in(tmp_path):
 
 
 def test_the_counts_of_the_cascade_are_those_of_the_table():
+    script = pytest.importorskip("scripts.fit_demo_router")
     table = load_outcomes()
-    experts = [table.experts.index(name) for step in STEPS for name in step]
+    experts = [table.experts.index(name) for step in script.STEPS for name in step]
     counts = Counter(tuple(row) for row in (table.scores[:, experts] == 1).tolist())
-    assert dict(counts) == {pattern: count for pattern, count in RIGHT_ANSWERS.items() if count}
+    assert dict(counts) == {
+        pattern: count for pattern, count in script.RIGHT_ANSWERS.items() if count
+    }
 
 
 async def test_the_demo_has_a_cascade_beside_its_router(tmp_path):

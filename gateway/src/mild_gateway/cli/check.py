@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from mild.cli import AsJson, emit, note, print_table
 from mild.errors import count_noun
-from mild_gateway.cli.tables import columns_of
+from mild_gateway.cli.console import AsJson, columns_of, emit, note, print_table
 
 if TYPE_CHECKING:
     from mild_gateway.config import Settings

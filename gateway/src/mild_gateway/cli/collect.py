@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from mild.cli import (
+from mild.errors import OptionError
+from mild_gateway.cli.console import (
     INTERRUPTED,
     AsJson,
     Overwrite,
+    columns_of,
     emit,
     fixed,
     note,
@@ -21,8 +23,6 @@ from mild.cli import (
     takes_options,
     without_none,
 )
-from mild.errors import OptionError
-from mild_gateway.cli.tables import columns_of
 
 
 @takes_options("mild_gateway.collect:collect_outcomes", names={"experts": "names", "samples": ""})

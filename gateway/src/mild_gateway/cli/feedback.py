@@ -6,7 +6,14 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from mild.cli import AsJson, CommandGroup, emit, print_sentence, takes_options, without_none
+from mild_gateway.cli.console import (
+    AsJson,
+    CommandGroup,
+    emit,
+    print_sentence,
+    takes_options,
+    without_none,
+)
 
 LEDGER = Option(
     metavar="LEDGER", help="SQLite file, postgresql:// URL, or the mild.toml that names it."

@@ -8,9 +8,16 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from mild.cli import AsJson, CommandGroup, emit, note, print_sentence, print_table
 from mild.errors import InvalidInputError, count_noun
-from mild_gateway.cli.tables import columns_of
+from mild_gateway.cli.console import (
+    AsJson,
+    CommandGroup,
+    columns_of,
+    emit,
+    note,
+    print_sentence,
+    print_table,
+)
 
 # Takes a limit away in `mild keys change`.
 NO_LIMIT = "none"

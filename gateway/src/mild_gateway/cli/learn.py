@@ -8,8 +8,16 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from mild.cli import AsJson, RouterArgument, emit, note, print_sentence, takes_options, without_none
 from mild.errors import count_noun
+from mild_gateway.cli.console import (
+    AsJson,
+    RouterArgument,
+    emit,
+    note,
+    print_sentence,
+    takes_options,
+    without_none,
+)
 from mild_gateway.cli.feedback import LEDGER
 from mild_gateway.cli.ledger import Since, Until
 

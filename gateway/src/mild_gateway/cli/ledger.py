@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from mild.cli import (
+from mild_gateway.cli.console import (
     AsJson,
     CommandGroup,
     Overwrite,
+    columns_of,
     emit,
     fixed,
     note,
@@ -22,7 +23,6 @@ from mild.cli import (
     shown_moment,
     takes_options,
 )
-from mild_gateway.cli.tables import columns_of
 
 Ledger = Annotated[
     str,

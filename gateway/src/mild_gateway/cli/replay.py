@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from mild.cli import (
+from mild.errors import count_noun
+from mild_gateway.cli.console import (
     AsJson,
     Confidence,
     RandomState,
     RouterFolder,
+    columns_of,
     emit,
     fixed,
     note,
@@ -23,9 +25,7 @@ from mild.cli import (
     takes_options,
     without_none,
 )
-from mild.errors import count_noun
 from mild_gateway.cli.ledger import Ledger, Since, Until
-from mild_gateway.cli.tables import columns_of
 
 
 @takes_options("mild_gateway.learning.replaying:replay")

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from mild.cli import (
+from mild.errors import InvalidInputError
+from mild_gateway.cli.console import (
     AsJson,
     RouterArgument,
+    columns_of,
     emit,
     print_sentence,
     print_table,
@@ -17,8 +19,6 @@ from mild.cli import (
     takes_options,
     without_none,
 )
-from mild.errors import InvalidInputError
-from mild_gateway.cli.tables import columns_of
 
 if TYPE_CHECKING:
     from mild_gateway.versions import Versions

@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mild.data import Outcomes, as_frame, html_table, read_outcomes
 from mild.errors import count_noun
 from mild_gateway.collect.grading import Grades
 from mild_gateway.collect.ledger import Ledger
 from mild_gateway.collect.runs import ExpertRun
+from mild_gateway.learning.tables import Outcomes, as_frame, read_outcomes
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,15 +100,6 @@ class Collected:
         if self.interrupted:
             words += ", interrupted"
         return f"<Collected: {words}>"
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for name, run in self.summary["experts"].items():
-            row = {"expert": name}
-            for figure in ("asked", "from_ledger", "answered", "failed", "spent", "accuracy"):
-                row[figure] = run[figure]
-            rows.append(row)
-        return html_table(repr(self), rows)
 
     def _arrow(self) -> Any:
         import pyarrow as pa

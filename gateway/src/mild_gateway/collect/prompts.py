@@ -13,9 +13,10 @@ from typing import Annotated
 
 from pydantic.dataclasses import dataclass
 
-from mild.core import LETTERS
 from mild_gateway.experts.config_file import CONFIG, Rule
 
+#: Names of options, in their order.
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _Template = Annotated[str, Rule("must hold {query}", lambda text: "{query}" in text)]
 _Choice = Annotated[_Template, Rule("must hold {options}", lambda text: "{options}" in text)]
 

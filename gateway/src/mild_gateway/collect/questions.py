@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mild.core import LETTERS, check_integer, is_number_text
-from mild.data import CHOICE_NAMES, QUERY_NAMES, read_columns
-from mild.errors import DataFileError, check_option, listed
+from mild.errors import DataFileError, InvalidInputError, check_option, listed
+from mild_gateway.collect.prompts import LETTERS
+from mild_gateway.decide import is_number_text
+from mild_gateway.learning.tables import QUERY_NAMES, read_columns
 
 KINDS = ("choice", "numeric", "exact", "contains", "command")
+CHOICE_NAMES = ("options", "choices")
 ANSWER_NAMES = ("answer", "target", "gold")
 
 Columns = dict[str, list[Any]]
@@ -40,7 +42,9 @@ class Questions:
     def first(self, limit: int | None) -> Questions:
         """The first ``limit`` of them; all for None."""
         if limit is not None:
-            check_integer("limit", limit)
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+                rule = f"must be a whole number of at least 1; got {limit!r}."
+                raise InvalidInputError(parameter="limit", rule=rule)
         if limit is None or limit >= len(self.items):
             return self
         columns = {name: values[:limit] for name, values in self.columns.items()}

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mild.core import check_integer
 from mild.errors import OptionError
 from mild_gateway.collect.ledger import Ledger, StoredAnswer, request_key
 from mild_gateway.collect.prompts import PROMPTS, fill_prompt
@@ -121,7 +120,9 @@ def check_samples(samples: Mapping[str, int], experts: Sequence[Expert]) -> None
             known = ", ".join(by_name)
             rule = f"must name experts that are asked ({known}); got {name!r}."
             raise OptionError(parameter="samples", rule=rule)
-        check_integer("samples", count, 1, MAX_SAMPLES)
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_SAMPLES:
+            rule = f"must be whole numbers from 1 to {MAX_SAMPLES}; got {count!r}."
+            raise OptionError(parameter="samples", rule=rule)
         if count > 1 and "seed" in by_name[name].extra:
             rule = (
                 f"must be 1 for {name!r}: with the seed in its extra, all samples would be equal."

@@ -15,7 +15,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mild.data import check_output, write_columns
 from mild.errors import DataFileError, OptionError, check_arguments
 from mild_gateway.collect.collected import Collected, summarize
 from mild_gateway.collect.collector import Progress, ask_pending
@@ -27,6 +26,7 @@ from mild_gateway.collect.runs import ExpertRun, check_samples, most_usage, plan
 from mild_gateway.collect.table import check_columns, outcome_columns
 from mild_gateway.experts.expert import Expert
 from mild_gateway.grading import TOLERANCE
+from mild_gateway.learning.tables import check_output, write_columns
 
 T = TypeVar("T")
 

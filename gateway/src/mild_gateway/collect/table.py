@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mild.data import infer_array
 from mild.errors import DataFileError
 from mild_gateway.collect.ledger import StoredAnswer
 from mild_gateway.collect.questions import Questions
 from mild_gateway.collect.runs import ExpertRun
+from mild_gateway.learning.tables import infer_array
 
 # Prefix of a column -> its Arrow type, in the order of the table.
 COLUMNS = {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact import RouterInfo
+from mild_gateway.decide import UsualShares
 
 CONFIDENCE = 0.99
 # Decisions that are looked at, and how many there must be.
@@ -76,20 +76,13 @@ class Reference:
 
 
 def trained(
-    info: RouterInfo, expert_names: Sequence[str], price_weight: float | None
+    usual: UsualShares | None, expert_names: Sequence[str], price_weight: float | None
 ) -> Reference | None:
     """Shares that the router had in training; None if it does not say, or decides otherwise now."""
-    if info.shares is None:
+    if usual is None or price_weight not in (None, usual.price_weight):
         return None
-    fitted_weight = None
-    if info.cost is not None:
-        fitted_weight = info.cost.price_weight
-    if price_weight is not None and price_weight != fitted_weight:
-        return None
-    n_rows = info.shares.rows
-    shares = info.shares.experts
     try:
-        counts = [n_rows * float(shares[name]) for name in expert_names]
+        counts = [usual.rows * float(usual.shares[name]) for name in expert_names]
     except (KeyError, TypeError, ValueError):
         return None
     # Not a number is no count either.

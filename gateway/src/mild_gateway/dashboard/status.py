@@ -12,7 +12,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from mild.artifact import Router
 from mild.errors import DataFileError
 from mild_gateway.config import Settings
 from mild_gateway.dashboard.cascade import FAILURES, cascade_document
@@ -25,6 +24,7 @@ from mild_gateway.dashboard.ledger_snapshot import (
 from mild_gateway.dashboard.savings import savings_document
 from mild_gateway.dashboard.shares import Reference, share_document, trained
 from mild_gateway.database import Address
+from mild_gateway.decide import Router, cascade_of, usual_shares
 from mild_gateway.ledger.feedback import feedback_by_expert
 from mild_gateway.ledger.records import Record, path_of
 from mild_gateway.ledger.summary import quantile
@@ -80,7 +80,7 @@ class Dashboard:
     def take(self, router: Router) -> None:
         """Another router serves from now on."""
         self._names = list(dict.fromkeys(map(configured_name, router.experts)))
-        has_cascade = router.cascade is not None and not self.settings.cascade_by_name
+        has_cascade = cascade_of(router) is not None and not self.settings.cascade_by_name
         self._choices = list(self._names)
         if has_cascade:
             # It is a choice of its own, beside the experts that exploration draws.
@@ -89,7 +89,7 @@ class Dashboard:
         self._reference: Reference | None = None
         # With a target, or a cascade, the router decides otherwise than in training.
         if routing.target is None and not has_cascade:
-            self._reference = trained(router.info, self._names, routing.price_weight)
+            self._reference = trained(usual_shares(router), self._names, routing.price_weight)
 
     async def document(self) -> dict[str, Any]:
         """The status, ready for JSON; at most a second old."""

@@ -16,10 +16,9 @@ from typing import Any
 
 from uvicorn import Config, Server
 
-from mild.artifact import Router, load
 from mild_gateway.config import AccessSettings, LedgerSettings, ServerSettings, Settings
+from mild_gateway.decide import Router, load_router
 from mild_gateway.demo.answers import STAND_INS
-from mild_gateway.demo.cascade import with_cascade
 from mild_gateway.demo.stand_in import StandIn
 from mild_gateway.experts.expert import Expert
 from mild_gateway.selection.models import CASCADE_MODEL
@@ -38,12 +37,12 @@ _IGNORED = "stand-ins ignore temperature, seed and logprobs, and call one tool a
 
 def demo_router() -> Router:
     """The router of the demo, as it travels with the package."""
-    return load(Path(__file__).parent / "router")
+    return load_router(Path(__file__).parent / "router")
 
 
 def demo_router_with_cascade() -> Router:
     """What the demo serves: the router for the model ``mild``, its cascade for ``mild-cascade``."""
-    return with_cascade(demo_router())
+    return load_router(Path(__file__).parent / "cascade")
 
 
 def demo_settings(stand_ins: str, folder: Path, options: dict[str, Any]) -> Settings:

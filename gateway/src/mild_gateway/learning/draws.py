@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from mild.data import QUERY_NAMES, read_table
 from mild.errors import DataFileError
 from mild_gateway.learning.estimating import WITHOUT_QUERY, LoggedRow
+from mild_gateway.learning.tables import QUERY_NAMES, read_table
 from mild_gateway.ledger.records import CERTAIN
 from mild_gateway.selection.models import ROUTER_MODEL
 

@@ -19,6 +19,7 @@ from mild.evaluation import (
     self_normalised,
 )
 from mild.metrics import Interval
+from mild_gateway import decide
 from mild_gateway.arrays import BoolArray, FloatArray, IntArray
 from mild_gateway.decide import Router
 from mild_gateway.learning.cost_model import expected_costs
@@ -228,7 +229,7 @@ def replay_rows(
 def _new_probabilities(rows: Rows, router: Router, explore: float) -> FloatArray:
     """Return the probability (E, n_experts) with which the new router would draw each expert."""
     n_draws = rows.new_choice.size
-    probabilities = np.full((n_draws, router.n_experts), explore / router.n_experts)
+    probabilities = np.full((n_draws, len(router.experts)), explore / len(router.experts))
     probabilities[np.arange(n_draws), rows.new_choice] += 1 - explore
     return probabilities
 
@@ -517,9 +518,10 @@ class Rows:
 def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 0) -> Rows:
     """Let the new router decide all rows, block by block, so that texts need not be kept."""
     projection = None
-    if router.n_features > WIDE:
+    width = decide.n_features(router)
+    if width > WIDE:
         rng = np.random.default_rng(seed)
-        projection = rng.standard_normal((router.n_features, NARROW)) / np.sqrt(NARROW)
+        projection = rng.standard_normal((width, NARROW)) / np.sqrt(NARROW)
         projection = projection.astype(np.float32)
     decided_blocks = [_decided_block(block, router, projection) for block in blocks]
     if not decided_blocks:
@@ -531,11 +533,11 @@ def _decided_block(
     block: Sequence[LoggedRow], router: Router, projection: FloatArray | None
 ) -> Rows:
     """Let the new router decide the rows of a block; wide features are projected for the cost model."""
-    X = router.features([row.text for row in block])
-    model_features = X[:, : router.n_features]
+    X = decide.features_of(router, [row.text for row in block])
+    model_features = X[:, : decide.n_features(router)]
     if projection is not None:
         model_features = model_features @ projection
-    scores = router.decision_function(X)
+    scores = decide.scores_of(router, X)
     features = np.column_stack([model_features, scores]).astype(np.float32)
     expert_index = {name: index for index, name in enumerate(router.experts)}
     draws = [row for row in block if row.decides]
@@ -545,7 +547,7 @@ def _decided_block(
         chosen=np.array([expert_index.get(row.chosen, -1) for row in draws], np.intp),
         propensity=_column(draws, "propensity", float),
         preferred=_column(draws, "preferred", bool),
-        new_choice=router.predict(X)[_column(block, "decides", bool)],
+        new_choice=decide.decide(router, X).chosen[_column(block, "decides", bool)],
         draw_counts=dict(draw_counts),
         features=features,
         dollars=_column(block, "dollars", float),

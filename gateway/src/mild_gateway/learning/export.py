@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from mild.data import write_batches
 from mild_gateway.database.engine import Location
 from mild_gateway.learning.importing import read_scores
+from mild_gateway.learning.tables import write_batches
 from mild_gateway.ledger.feedback import Feedback
 from mild_gateway.ledger.reading import read_blocks, read_experts
 from mild_gateway.ledger.records import COLUMNS, Record, from_row

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mild.artifact import Router, load
-from mild.data import Outcomes, as_frame, frame_library, html_table, read_outcomes
 from mild.errors import InvalidInputError, check_arguments, count_noun
 from mild_gateway.arrays import BoolArray
+from mild_gateway.decide import Router, fingerprint_of, load_router, n_features
 from mild_gateway.learning.estimating import ENOUGH_CHANGED
 from mild_gateway.learning.judging import ENOUGH, GradedRows, Judgement, judge
 from mild_gateway.learning.logged_outcomes import (
@@ -29,6 +28,7 @@ from mild_gateway.learning.logged_outcomes import (
     learned_policy,
 )
 from mild_gateway.learning.rows import SOURCE_NAMES, read_logged
+from mild_gateway.learning.tables import Outcomes, as_frame, frame_library, read_outcomes
 from mild_gateway.ledger.reading import ledger_location, moment
 from mild_gateway.versions import (
     Versions,
@@ -103,9 +103,6 @@ class LearnResult:
     def __repr__(self) -> str:
         return f"<LearnResult: {self.sentence}>"
 
-    def _repr_html_(self) -> str:
-        return html_table(self.sentence, self._rows)
-
 
 @check_arguments
 def learn(
@@ -163,7 +160,7 @@ def learn(
     folder = Path(router)
     now = time.time()
     versions = read_versions(folder)
-    serving = load(folder)
+    serving = load_router(folder)
     location = ledger_location(ledger)
     first = moment("since", since, now)
     last = moment("until", until, now)
@@ -293,7 +290,7 @@ class Learning:
         if learned_until is None:
             # What was logged before may be in the table that it was fitted on.
             names = np.array(logged.routers, object)
-            return unseen & (names[logged.router] == self.serving.info.fingerprint)
+            return unseen & (names[logged.router] == fingerprint_of(self.serving))
         return unseen & (logged.time > learned_until)
 
     def _next_candidate(self, learned: Learned) -> Learned:
@@ -462,7 +459,7 @@ def _candidate(versions: Versions, serving: Router) -> TriedRouter | None:
     router = load_candidate(versions.folder)
     if learned_until is None or router is None:
         return None
-    if router.experts != serving.experts or router.n_features != serving.n_features:
+    if router.experts != serving.experts or n_features(router) != n_features(serving):
         return None
     return TriedRouter(router, learned_until, versions.candidate)
 
@@ -473,7 +470,7 @@ def _write(folder: Path, serving: Router, learned: Learned, n_answers: int) -> i
         return None
     why = f"learned from {count_noun(n_answers, 'answer')}: {learned.reason}"
     facts = {"judgement": learned.judgement.as_dict()}
-    expected = serving.info.fingerprint
+    expected = fingerprint_of(serving)
     if learned.version is not None:
         serve_version(
             folder, learned.version, why, expected=expected, reason=learned.reason, facts=facts

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact import EstimatorInfo, SharesInfo
-from mild.data import Outcomes
 from mild.errors import InvalidInputError, listed
 from mild.metrics import expert_shares
 from mild.policies import PricedPolicy, tradeoff_of
 from mild_gateway.arrays import BoolArray, FloatArray, IntArray
 from mild_gateway.decide import Router, mix_in_words
 from mild_gateway.learning.pooled_heads import PooledHeads, SparseOutcomes, pooled_heads
+from mild_gateway.learning.tables import Outcomes
 
 #: The largest weight of a logged answer; that of the most frequent draw, and of a row of a table, is 1.
 CLIP = 20.0

@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from mild.artifact import Router, load
-from mild.core import invalid
-from mild.data import as_frame, frame_library, html_table
-from mild.errors import UnsupportedError, check_arguments
+from mild.errors import InvalidInputError, UnsupportedError, check_arguments
+from mild_gateway import decide
+from mild_gateway.decide import Router
 from mild_gateway.learning.draws import read_draws, read_texts
 from mild_gateway.learning.estimating import ReplayVerdict, replay_draws
 from mild_gateway.learning.importing import read_scores
+from mild_gateway.learning.tables import as_frame, frame_library
 from mild_gateway.ledger.reading import ledger_location, ledger_reader, moment
 
 #: Key of an estimate -> what it is.
@@ -88,10 +88,6 @@ class Replay:
 
     def __repr__(self) -> str:
         return f"<Replay: {self.verdict.sentence}>"
-
-    def _repr_html_(self) -> str:
-        shown = [{**row, "method": METHODS[row["method"]]} for row in self._rows]
-        return html_table(self.verdict.sentence, shown)
 
 
 @check_arguments
@@ -166,27 +162,27 @@ def replay(
     (1, 'too_few')
     """
     if not isinstance(ledger, (str, os.PathLike)):
-        raise invalid("ledger", f"must be a file or a postgresql:// URL; got {ledger!r}.")
+        rule = f"must be a file or a postgresql:// URL; got {ledger!r}."
+        raise InvalidInputError(parameter="ledger", rule=rule)
     if not isinstance(router, (Router, str, os.PathLike)):
-        raise invalid("router", f"must be a router or the folder of one; got {router!r}.")
+        rule = f"must be a router or the folder of one; got {router!r}."
+        raise InvalidInputError(parameter="router", rule=rule)
     if isinstance(router, Router):
         loaded = router
     else:
-        loaded = load(router)
-    if loaded.cascade is not None:
+        loaded = decide.load_router(router)
+    if decide.cascade_of(loaded) is not None:
         raise UnsupportedError(
             "a cascade cannot be replayed, because a ledger does not hold the answers of experts that were "
             "not asked; replay its router without answers (router.direct).",
             parameter="router",
         )
-    target = loaded.info.target
+    target = decide.target_of(loaded)
     dropped_mix = None
-    own_weight = _own_price_weight(loaded)
-    if price_weight not in (None, own_weight) and loaded.has_prices:
-        priced = loaded.with_prices(price_weight=price_weight)
-        if loaded.mix is not None:
-            dropped_mix = priced.info.dropped_mix
-        loaded = priced
+    own_weight = decide.price_weight_of(loaded)
+    if price_weight not in (None, own_weight) and decide.has_prices(loaded):
+        dropped_mix = decide.mix_in_words(loaded)
+        loaded = decide.at_price_weight(loaded, price_weight)
         target = None
     now = time.time()
     location = ledger_location(ledger)
@@ -224,20 +220,5 @@ def replay(
         confidence=confidence,
         seed=random_state,
     )
-    target_sentence = None
-    if target is not None:
-        target_sentence = target.sentence
     library = frame_library(feedback, queries)
-    return Replay(**estimates, target=target_sentence, dropped_mix=dropped_mix, library=library)
-
-
-def _own_price_weight(router: Router) -> float | None:
-    """What a dollar is worth to a router, in errors; None if it does not say."""
-    target = router.info.target
-    cost = router.info.cost
-    if target is not None and target.t is not None:
-        # The trade-off that meets the target.
-        return target.t
-    if cost is None:
-        return None
-    return cost.price_weight or 0.0
+    return Replay(**estimates, target=target, dropped_mix=dropped_mix, library=library)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from mild.artifact import Router, features_tag
 from mild.errors import UnsupportedError
+from mild_gateway import decide
 from mild_gateway.arrays import FloatArray
 from mild_gateway.database.engine import Database, Location
+from mild_gateway.decide import Router
 from mild_gateway.learning.draws import why_left_out
 from mild_gateway.learning.estimating import WITHOUT_QUERY
 from mild_gateway.learning.logged_outcomes import LoggedOutcomes
@@ -87,12 +88,12 @@ def read_logged(
     since, until : span of time of the requests
     max_answers : answers to keep at most, the newest; None for as many as have 512 MiB of features
     """
-    if router.text is None:
+    if decide.input_of(router) == "numbers":
         message = "learning needs a router that reads text; this one was fitted on numbers."
         raise UnsupportedError(message, parameter="router")
     reader = _AnswerReader(router, read_experts(ledger))
     if max_answers is None:
-        max_answers = max(1, _BYTES // (4 * router.n_features))
+        max_answers = max(1, _BYTES // (4 * decide.n_features(router)))
     # The first one is empty: without any answer, the arrays still have their types.
     blocks = deque([reader.block([], {}, {})])
     n_answers = 0
@@ -166,13 +167,12 @@ class _AnswerReader:
     """Makes answers of decisions, block by block."""
 
     def __init__(self, router: Router, experts: Mapping[str, Sequence[str]]) -> None:
-        assert router.text is not None
         self._router = router
         self._logged_experts = experts
         self._experts = {name: index for index, name in enumerate(router.experts)}
         self._codes = {**self._experts, CASCADE: WHOLE_CASCADE}
-        self._tag = features_tag(router.text, router.mix)
-        self._routers: dict[str, int] = {str(router.info.fingerprint): 0}
+        self._tag = decide.step_tag(router)
+        self._routers: dict[str, int] = {str(decide.fingerprint_of(router)): 0}
         self._reports: dict[str, int] = {}
         self._n_from_text = 0
         self._n_from_features = 0
@@ -248,11 +248,11 @@ class _AnswerReader:
 
     def _lacks_draw(self, content: Any) -> bool:
         """Whether features do not have the draw that the router's mix decides by."""
-        return not isinstance(content, str) and len(content) < self._router.policy.n_columns
+        return not isinstance(content, str) and len(content) < decide.n_columns(self._router)
 
     def _features(self, contents: Sequence[Any]) -> FloatArray:
         """Features (n, d) of contents, of which some are texts and the others features already."""
-        X = np.empty((len(contents), self._router.policy.n_columns), np.float32)
+        X = np.empty((len(contents), decide.n_columns(self._router)), np.float32)
         text_rows = []
         for index, content in enumerate(contents):
             if isinstance(content, str):
@@ -260,7 +260,9 @@ class _AnswerReader:
             else:
                 X[index] = content
         if text_rows:
-            X[text_rows] = self._router.features([contents[index] for index in text_rows])
+            X[text_rows] = decide.features_of(
+                self._router, [contents[index] for index in text_rows]
+            )
         self._n_from_text += len(text_rows)
         self._n_from_features += len(contents) - len(text_rows)
         return X
@@ -342,14 +344,14 @@ class _AnswerReader:
 
     def _add_first_steps(self, columns: dict[str, Any]) -> None:
         """Propensities of experts that exploration drew, and that the cascade would have asked first."""
-        cascade = self._router.cascade
+        cascade = decide.cascade_of(self._router)
         draws = columns["draws"]
         is_beside = (columns["preferred"] == WHOLE_CASCADE) & (columns["chosen"] != WHOLE_CASCADE)
         rows = np.flatnonzero(is_beside & (columns["router"] == 0) & ~columns["selected"])
         if cascade is None or not len(rows):
             return
         explore = draws[rows].sum(axis=1)
-        first_steps = cascade.first_asked(columns["X"][rows])
+        first_steps = decide.first_asked(cascade, columns["X"][rows])
         experts = columns["expert"][rows]
         is_asked = [expert in step for expert, step in zip(experts, first_steps, strict=True)]
         columns["propensity"][rows] += np.where(is_asked, 1 - explore, 0.0)

@@ -10,7 +10,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mild.core import abridge
 from mild_gateway.database.spool import ROW
 from mild_gateway.database.tables import make_table, metadata
 from mild_gateway.experts.replies import storable
@@ -168,6 +167,8 @@ def shorten_record(record: Record, keep_text: bool) -> Record:
     if not (is_answered and keep_text):
         shortened.text = None
     elif record.text is not None:
+        from mild_gateway.decide import abridge  # commands that read a ledger need no NumPy
+
         shortened.text = abridge(record.text)
     return shortened
 

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mild.artifact import Router, RouterInfo
-from mild.core import FloatArray, IntArray
+from mild_gateway import decide
+from mild_gateway.arrays import FloatArray, IntArray
+from mild_gateway.decide import Router
 
 # Share of the requests that is explored however sure the router is: drift would not be seen otherwise.
 MIN_EXPLORE = 0.02
@@ -32,18 +33,14 @@ class AutoExploration:
     """Probabilities of experts for each request of one router, perhaps with a candidate beside it."""
 
     def __init__(self, router: Router, candidate: Router | None, explore_max: float) -> None:
-        self._n_experts = router.n_experts
+        self._n_experts = len(router.experts)
         self._explore_max = explore_max
         self._explore_min = min(MIN_EXPLORE, explore_max)
-        info = router.info
-        self._candidate = None
-        if candidate is not None:
-            info = candidate.info
-            self._candidate = candidate.direct.policy
+        self._candidate = candidate
         self._noise = None
-        errors = standard_errors(info, router.experts)
+        errors = decide.standard_errors(candidate or router)
         if errors is not None:
-            draws = np.random.default_rng(0).standard_normal((_DRAWS, router.n_experts))
+            draws = np.random.default_rng(0).standard_normal((_DRAWS, self._n_experts))
             self._noise = draws * errors
         # Dollars that were expected to be spent, in all and on exploration.
         self._dollars = 0.0
@@ -74,7 +71,7 @@ class AutoExploration:
         among = np.array(sorted(able))
         candidate_choice = best
         if self._candidate is not None and features is not None:
-            decision = self._candidate.decide(features[None, : self._candidate.n_columns])
+            decision = decide.decide(self._candidate, features[None])
             candidate_choice = int(among[np.argmax(decision.values[0][among])])
             costs = None
             if decision.costs is not None:
@@ -118,20 +115,3 @@ class AutoExploration:
         self._explored_dollars += share * explored
         self._dollars += (1 - share) * preferred + share * explored
         return share
-
-
-def standard_errors(info: RouterInfo, expert_names: Sequence[str]) -> FloatArray | None:
-    """(p,) standard errors of the experts' mean costs: those of learning, or of a table's mean scores."""
-    learned = info.standard_errors or {}
-    scores = info.mean_scores or {}
-    if not learned and (not scores or info.table is None):
-        return None
-    n_rows = 1
-    if info.table is not None:
-        n_rows = info.table.rows
-    errors = []
-    for name in expert_names:
-        mean = scores.get(name, 0.5)
-        error_of_table = np.sqrt(max(mean * (1 - mean), 0.02) / n_rows)
-        errors.append(learned.get(name, error_of_table))
-    return np.array(errors)

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mild.artifact import Router, features_tag, match_expert
-from mild.core import FloatArray
 from mild.errors import MildError
-from mild.policies import Ask, CascadePolicy
+from mild_gateway import decide
+from mild_gateway.arrays import FloatArray
 from mild_gateway.config import RoutingSettings
+from mild_gateway.decide import Cascade, Router
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.prices import Usage, asked_answers, tokens_in_bytes
 from mild_gateway.refusals import Refusal
@@ -54,16 +54,13 @@ class Scores(NamedTuple):
 class RequestCascade(NamedTuple):
     """How a cascade serves one request."""
 
-    policy: CascadePolicy
+    cascade: Cascade
     features: FloatArray | None  # of the text
     skipped: frozenset[int]  # experts of the cascade that are not asked
 
     def first_step(self) -> tuple[int, ...]:
         """Experts that are asked first, at the same time; none where nobody can be asked."""
-        next_move = self.policy.next(self.features, dict.fromkeys(self.skipped))
-        if not isinstance(next_move, Ask):
-            return ()
-        return next_move.experts
+        return decide.next_step(self.cascade, self.features, dict.fromkeys(self.skipped)).ask
 
 
 class Selection(NamedTuple):
@@ -109,36 +106,34 @@ class ExpertSelector:
         candidate: Router | None = None,
     ) -> None:
         if routing.target is not None:
-            router = router.with_target(routing.target.target)
-        self.cascade = router.cascade
+            router = decide.at_target(router, routing.target.target)
+        self.cascade = decide.cascade_of(router)
         if self.cascade is not None:
             # For structured output, whatever the cascade has learned from.
-            self._json_cascade = self.cascade.with_answer_kind("json")
+            self._json_cascade = decide.for_json(self.cascade)
         self.full_router = router
-        direct = router.direct
-        self.router = direct.with_prices(price_weight=routing.price_weight)
-        direct.features([""])  # a router without a text step says so here
+        direct = decide.direct_router(router)
+        self.router = decide.at_price_weight(direct, routing.price_weight)
+        decide.features_of(direct, [""])  # a router without a text step says so here
         self.names = list(direct.experts)
         self._on_novel: int | None = None
         if routing.on_novel is not None:
-            direct.is_novel([""])  # a router that does not know what is novel says so here
-            self._on_novel = self.names.index(match_expert(routing.on_novel, self.names))
+            decide.are_novel(direct, [""])  # a router that does not know what is novel says so here
+            self._on_novel = self.names.index(routing.on_novel)
         self.fixed_weight_reason: str | None = None
         try:
-            direct.with_prices(price_weight=1.0)
+            decide.at_price_weight(direct, 1.0)
         except MildError as error:
             self.fixed_weight_reason = str(error)
         # The router, perhaps under another price weight.
         self.at_weight = lru_cache(maxsize=64)(self._with_weight)
         # Of the text step, for features in the ledger.
-        self.features_tag = ""
-        if direct.text is not None:
-            self.features_tag = features_tag(direct.text, router.mix)
+        self.features_tag = decide.step_tag(router)
         self._waiting: list[_WaitingText] = []
         self._routing = routing
         self._sessions = sessions
         # Units of the router's costs per dollar; None if the router does not say.
-        self._price_weight = direct.info.price_weight
+        self._price_weight = decide.price_weight_of(direct)
         if routing.price_weight is not None:
             self._price_weight = routing.price_weight
         self._random = random.Random(seed)
@@ -173,12 +168,12 @@ class ExpertSelector:
             if name not in self._fallback_names and name == configured_name(name):
                 self._candidates.append(k)
         # Cascades without the experts that have no endpoint, by the id of the whole one.
-        self._present_cascades: dict[int, CascadePolicy | None] = {}
+        self._present_cascades: dict[int, Cascade | None] = {}
 
     def _with_weight(self, price_weight: float | None) -> Router:
         if price_weight is None:
             return self.router
-        return self.router.with_prices(price_weight=price_weight)
+        return decide.at_price_weight(self.router, price_weight)
 
     def score(self, text: str, price_weight: float | None = None) -> Scores:
         """Score every expert for one text, perhaps under another price weight."""
@@ -186,15 +181,15 @@ class ExpertSelector:
 
     def score_all(self, texts: Sequence[str], weights: Sequence[float | None]) -> list[Scores]:
         """Score several texts, each under its own price weight: much cheaper than one by one."""
-        X = self._features(texts)
+        X = decide.features_of(self.full_router, texts)
         novel = [False] * len(texts)
         if self._on_novel is not None:
-            novel = self.router.is_novel(texts, X).tolist()
+            novel = decide.are_novel(self.router, texts, X)
         scores: dict[int, Scores] = {}
         for weight in set(weights):
             rows = [row for row, row_weight in enumerate(weights) if row_weight == weight]
             router = self.at_weight(weight)
-            decisions = router.decide_features(router.own_columns(X[rows]))
+            decisions = decide.decide(router, X[rows])
             for index, row in enumerate(rows):
                 costs = None
                 if decisions.costs is not None:
@@ -225,12 +220,6 @@ class ExpertSelector:
         # The choice, then the others by the value that the choice maximises.
         order = sorted(range(len(self.names)), key=lambda k: (k != first, -values[k]))
         return Scores(first, order, probabilities, costs, values, novel, features)
-
-    def _features(self, texts: Sequence[str]) -> FloatArray:
-        """Features of texts, with their draws where the router is a mix."""
-        if len(texts) == 1:
-            return self.full_router.features_one(texts[0])[None]
-        return self.full_router.features(texts)
 
     async def score_soon(self, text: str, price_weight: float | None = None) -> Scores:
         """Score one text, together with those that arrive in the same two rounds of the event loop."""
@@ -393,12 +382,14 @@ class ExpertSelector:
             return None
         try:
             if routing.target is not None:
-                candidate = candidate.with_target(routing.target.target)
-            candidate = candidate.direct.with_prices(price_weight=routing.price_weight)
+                candidate = decide.at_target(candidate, routing.target.target)
+            candidate = decide.at_price_weight(
+                decide.direct_router(candidate), routing.price_weight
+            )
         except MildError:
             return None
         # A mix reads draws of its own.
-        if candidate.n_features != router.n_features or candidate.mix is not None:
+        if decide.n_features(candidate) != decide.n_features(router) or decide.mixes(candidate):
             return None
         return candidate
 
@@ -441,8 +432,8 @@ class ExpertSelector:
         document: Mapping[str, Any],
     ) -> RequestCascade | None:
         """How the cascade serves a request; None if one expert is asked."""
-        policy = self.cascade
-        if policy is None or scores.novel:
+        cascade = self.cascade
+        if cascade is None or scores.novel:
             return None
         if model.direct or model.price_weight is not None:
             return None
@@ -450,25 +441,23 @@ class ExpertSelector:
         if asked_answers(document) > 1:
             return None
         if not {"json_schema", "json_object"}.isdisjoint(answer_formats(document)):
-            policy = self._json_cascade
+            cascade = self._json_cascade
         features = scores.features
-        cascade = self._with_endpoints(policy.drawn_cascade(features))
-        if cascade is None:
+        asking = self._with_endpoints(decide.drawn_cascade(cascade, features))
+        if asking is None:
             return None
-        if features is not None:
-            features = features[: cascade.n_features]  # without the draw
         skipped = set()
-        for k in cascade.order:
+        for k in decide.asked_experts(asking):
             name = configured_name(self.names[k])
             if name in missing or name in self._fallback_names:
                 skipped.add(k)
-        return RequestCascade(cascade, features, frozenset(skipped))
+        return RequestCascade(asking, features, frozenset(skipped))
 
-    def _with_endpoints(self, cascade: CascadePolicy) -> CascadePolicy | None:
+    def _with_endpoints(self, cascade: Cascade) -> Cascade | None:
         """The cascade without experts that have no endpoint; None if it asks nobody then."""
         key = id(cascade)
         if key not in self._present_cascades:
-            self._present_cascades[key] = cascade.asking(self._present)
+            self._present_cascades[key] = decide.restricted_to(cascade, self._present)
         return self._present_cascades[key]
 
     async def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:

@@ -9,13 +9,13 @@ import base64
 
 import numpy as np
 
-from mild.core import FloatArray
+from mild_gateway.arrays import FloatArray
 
 
 def pack_features(features: FloatArray, tag: str) -> str:
     """Features of a text as the ledger keeps them: half precision, with the tag of their text step.
 
-    The tag is that of ``mild.artifact.features_tag``.
+    The tag is that of ``decide.step_tag``.
 
     >>> unpack_features(pack_features(np.array([0.5, -2.0]), "ab"), "ab")
     array([ 0.5, -2. ], dtype=float32)

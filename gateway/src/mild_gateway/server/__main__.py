@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
 def _serve_config(options: dict[str, Any]) -> int:
     from functools import partial
 
-    from mild.artifact import load
+    from mild_gateway.decide import load_router
     from mild_gateway.server.process import serve_settings
     from mild_gateway.server.worker import return_memory, served_settings
 
@@ -45,7 +45,7 @@ def _serve_config(options: dict[str, Any]) -> int:
     settings = served_settings(options)
     folder = settings.router
     assert folder is not None
-    return serve_settings(settings, partial(load, folder), str(folder), options=options)
+    return serve_settings(settings, partial(load_router, folder), str(folder), options=options)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mild.policies import Accept, Ask
+from mild_gateway import decide
+from mild_gateway.decide import Step
 from mild_gateway.experts.client import MAX_BODY_BYTES
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert_client import ExpertClient
@@ -35,7 +36,9 @@ class Cascade:
     def __init__(self, calls: Calls, cascade_plan: RequestCascade, names: Sequence[str]) -> None:
         self._calls = calls
         self._names = names
-        self._policy = cascade_plan.policy
+        self._cascade = cascade_plan.cascade
+        self._steps = decide.steps_of(cascade_plan.cascade)
+        self._order = decide.asked_experts(cascade_plan.cascade)
         self._features = cascade_plan.features
         # By expert; None for one that has no answer.
         self._answers: dict[int, str | None] = dict.fromkeys(cascade_plan.skipped)
@@ -43,7 +46,7 @@ class Cascade:
         self.lacks_money = False  # for all of its steps
         self.readers: dict[str, AnswerReader] = {}  # of the answers that were read whole
         self._clients: dict[int, ExpertClient] = {}
-        for expert in self._policy.order:
+        for expert in self._order:
             client = calls.context.clients[configured_name(names[expert])]
             self._clients[expert] = client
             if calls.request.why_not(client.expert) is not None:
@@ -69,30 +72,30 @@ class Cascade:
         best answer so far, Refusal 504 without one. ``start`` is when the request came, by
         ``time.perf_counter()``.
         """
-        decision = await self._reserve_steps()
-        if not isinstance(decision, Ask):
+        step = await self._reserve_steps()
+        if not step.ask:
             return None
         try:
             async with asyncio.timeout(self._seconds - (time.perf_counter() - start)):
-                while isinstance(decision, Ask):
-                    if decision.experts == (self._policy.order[-1],):
-                        return await self._ask_last(decision.experts[0])
-                    await self._ask_step(decision.experts)
-                    decision = self._next()
+                while step.ask:
+                    if step.ask == (self._order[-1],):
+                        return await self._ask_last(step.ask[0])
+                    await self._ask_step(step.ask)
+                    step = self._next()
         except TimeoutError:
             best = self._best()
             if best is None:
                 message = f"The request was not answered within {self._seconds:g} s."
                 raise Refusal(504, message, code="total_timeout") from None
             return best
-        if self._answers[decision.expert] is None:
+        if self._answers[step.accepted] is None:
             return self._best()
-        return self._asked[decision.expert]
+        return self._asked[step.accepted]
 
-    async def _reserve_steps(self) -> Ask | Accept:
+    async def _reserve_steps(self) -> Step:
         """The first step, once the money for all steps is put aside; none if it is not enough for any."""
         first = self._next()
-        while isinstance(first, Ask) and not await self._calls.reserve(self._worst_case(first)):
+        while first.ask and not await self._calls.reserve(self._worst_case(first)):
             self._answers[self._dearest()] = None
             self.lacks_money = True
             first = self._next()
@@ -100,7 +103,7 @@ class Cascade:
 
     def _dearest(self) -> int:
         """The dearest of the experts that may still be asked."""
-        experts = [expert for expert in self._policy.order if expert not in self._answers]
+        experts = [expert for expert in self._order if expert not in self._answers]
         dollars = [self._calls.worst_case(self._clients[expert].expert) for expert in experts]
         return experts[dollars.index(max(dollars))]
 
@@ -114,27 +117,27 @@ class Cascade:
             clients = sorted(clients, key=lambda client: self._calls.worst_case(client.expert))
         return sorted(clients, key=lambda client: client.name in asked)
 
-    def _next(self) -> Ask | Accept:
-        return self._policy.next(self._features, self._answers)
+    def _next(self) -> Step:
+        return decide.next_step(self._cascade, self._features, self._answers)
 
     def _best(self) -> ExpertCall | None:
         """The call with the best answer so far."""
         known = {expert: answer for expert, answer in self._answers.items() if answer is not None}
         if not known:
             return None
-        return self._asked[self._policy.leading(self._features, known).expert]
+        return self._asked[decide.leading_expert(self._cascade, self._features, known)]
 
-    def _worst_case(self, first: Ask) -> float:
+    def _worst_case(self, first: Step) -> float:
         """Dollars that all steps from this one on may cost at most."""
-        order = self._policy.order
+        order = self._order
         dollars = 0.0
-        for expert in order[order.index(first.experts[0]) :]:
+        for expert in order[order.index(first.ask[0]) :]:
             if expert not in self._answers:
                 dollars += self._calls.worst_case(self._clients[expert].expert)
         return dollars
 
     def _new_call(self, expert: int) -> ExpertCall:
-        step = next(k for k, step in enumerate(self._policy.steps, 1) if expert in step)
+        step = next(k for k, step in enumerate(self._steps, 1) if expert in step)
         call = self._calls.new(self._names[expert], step)
         self._asked[expert] = call
         return call
@@ -155,7 +158,7 @@ class Cascade:
     async def _ask_step(self, experts: tuple[int, ...]) -> None:
         """Ask these experts at the same time; those that are too slow have no answer."""
         until = None
-        if self._policy.order[-1] not in experts:
+        if self._order[-1] not in experts:
             until = self._judged_until
         calls = {expert: self._new_call(expert) for expert in experts}
         with suppress(TimeoutError):

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from mild.core import abridge
+from mild_gateway.decide import abridge
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.expert_client import ExpertClient

@@ -9,13 +9,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from mild.artifact import Router
 from mild_gateway.access import Access, Settlement
 from mild_gateway.access.writer import settlement_parts
 from mild_gateway.config import Settings
 from mild_gateway.config_checks import check_against
 from mild_gateway.dashboard import Dashboard
 from mild_gateway.database.spool import ROW, SETTLEMENT, Spool
+from mild_gateway.decide import Router, fingerprint_of
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.redaction import Redactor
@@ -248,8 +248,8 @@ class AppContext:
         )
         candidate_fingerprint = None
         if candidate is not None:
-            candidate_fingerprint = candidate.info.fingerprint
-        return Serving(selector, router.info.fingerprint or "unsaved", candidate_fingerprint)
+            candidate_fingerprint = fingerprint_of(candidate)
+        return Serving(selector, fingerprint_of(router) or "unsaved", candidate_fingerprint)
 
     async def _publish_forever(self) -> None:
         while True:

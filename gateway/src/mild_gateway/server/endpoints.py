@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mild.core import shorten
 from mild_gateway._version import __version__
 from mild_gateway.access import Caller
+from mild_gateway.decide import explain
 from mild_gateway.experts.expert import is_loopback
 from mild_gateway.experts.prices import charged_tokens
 from mild_gateway.experts.translation.fields import EMBEDDINGS
@@ -37,7 +37,7 @@ from mild_gateway.server.middleware import COMPLETIONS, Scope, Send, authorizati
 from mild_gateway.server.reply import ClientReply
 
 if TYPE_CHECKING:
-    from mild.artifact import Explanation, Router
+    from mild_gateway.decide import Explanation, Router
     from mild_gateway.selection.selector import Scores
     from mild_gateway.server.context import AppContext
     from mild_gateway.server.grader import Grader
@@ -272,15 +272,16 @@ class Endpoints:
 
         The figures are those of the whole text; the evidence is looked for in a part of a long one.
         """
-        half = MAX_EXPLAINED_CHARACTERS // 2
-        text = shorten(text, half, half)
+        if len(text) > MAX_EXPLAINED_CHARACTERS:
+            half = MAX_EXPLAINED_CHARACTERS // 2
+            text = f"{text[:half]} {text[-half:]}"
         if self._waiting >= MAX_EXPLANATIONS:
             message = "Too many explanations are waiting at the moment."
             raise Refusal(429, message, code="overloaded", retry_after=1.0)
         self._waiting += 1
         try:
             async with self._explaining:
-                return await asyncio.to_thread(router.explain, text)
+                return await asyncio.to_thread(explain, router, text)
         finally:
             self._waiting -= 1
 

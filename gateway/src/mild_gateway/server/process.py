@@ -28,7 +28,7 @@ from mild_gateway.experts.redaction import Redactor
 from mild_gateway.logs import configure_logging
 
 if TYPE_CHECKING:
-    from mild.artifact import Router
+    from mild_gateway.decide import Router
     from mild_gateway.server.context import AppContext
 
 # Connections that wait to be accepted.

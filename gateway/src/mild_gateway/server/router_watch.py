@@ -12,7 +12,7 @@ from mild.errors import MildError
 from mild_gateway.logs import logger
 
 if TYPE_CHECKING:
-    from mild.artifact import Router
+    from mild_gateway.decide import Router
     from mild_gateway.server.context import AppContext
 
 WATCH_SECONDS = 1.0

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mild.artifact import Router, load
 from mild.errors import InvalidInputError, MildError
 from mild_gateway.config import Settings, read_settings
+from mild_gateway.decide import Router, load_router
 from mild_gateway.experts.redaction import Redactor
 from mild_gateway.logs import configure_logging
 
@@ -135,7 +135,7 @@ def start_worker(context: AppContext) -> None:
     end_with_parent()
     folder = context.settings.router
     if folder is not None:
-        context.run_in_background(RouterWatch(context, folder, partial(load, folder)).run())
+        context.run_in_background(RouterWatch(context, folder, partial(load_router, folder)).run())
     # What was made so far stays: the collector need not look at it.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -164,7 +164,7 @@ def app_from_environment() -> ASGIApp:
         server = settings.server
         configure_logging(server.log_format, server.log_level, Redactor(settings.experts))
         assert settings.router is not None
-        context = make_context(settings, load(settings.router))
+        context = make_context(settings, load_router(settings.router))
     except MildError as error:
         report_failure(error)
         sys.exit(START_FAILED)
