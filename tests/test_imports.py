@@ -18,7 +18,6 @@ ROOT = Path(__file__).parent.parent
 # The sources of both distributions; the parent of each is on the path of imports.
 PACKAGES = [ROOT / "src" / "mild", ROOT / "gateway" / "src" / "mild_gateway"]
 ARCHITECTURE = ROOT / "docs" / "development" / "architecture.md"
-MOST_MODULES_OF_THE_GATEWAY = 12
 
 
 def module_name(path: Path) -> str:
@@ -73,26 +72,26 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 def test_the_graph_sees_every_form_of_import() -> None:
     """The gateway's app is imported lazily, the Router for type checking, the rest at the top."""
     found = set(imported_modules(MODULES["mild_gateway.server.process"]))
-    assert {"mild.errors", "mild.artifact", "mild_gateway.server.app"} <= found
+    assert {"mild.errors", "mild_gateway.decide", "mild_gateway.server.app"} <= found
     assert "mild_gateway" not in found
 
 
-def test_the_gateway_imports_the_public_modules_that_the_architecture_page_lists() -> None:
+def test_the_gateway_imports_the_modules_that_the_architecture_page_lists() -> None:
     imported = set()
     for path in PACKAGES[1].rglob("*.py*"):
         if path.suffix in (".py", ".pyi"):
             imported |= {name for name in imported_modules(path) if name.split(".")[0] == "mild"}
-    assert sorted(imported) == modules_in_the_architecture_page()
-    assert len(imported) <= MOST_MODULES_OF_THE_GATEWAY
+    # Free everywhere.
+    assert imported - {"mild.errors"} == modules_in_the_architecture_page()
 
 
-def modules_in_the_architecture_page() -> list[str]:
-    """The first column of the table under "What the gateway imports", sorted."""
+def modules_in_the_architecture_page() -> set[str]:
+    """The modules in the table under "What the gateway imports"."""
     text = ARCHITECTURE.read_text(encoding="utf-8")
     _, heading, rest = text.partition("\n## What the gateway imports\n")
     assert heading, "the page has no such section"
-    section = rest.partition("\n## ")[0]
-    return sorted(re.findall(r"^\| `([\w.]+)` \|", section, re.MULTILINE))
+    rows = re.findall(r"^\| `[\w/.]+` \| (.+?) \|", rest.partition("\n## ")[0], re.MULTILINE)
+    return set(re.findall(r"`([\w.]+)`", " ".join(rows)))
 
 
 def test_the_library_s_tests_do_not_import_the_gateway() -> None:

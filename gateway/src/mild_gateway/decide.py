@@ -48,7 +48,7 @@ Cascade: TypeAlias = CascadePolicy
 Cascades: TypeAlias = CascadePolicy | MixPolicy
 
 
-class Decisions(NamedTuple):
+class Decided(NamedTuple):
     """What a router makes of n texts; larger values are better."""
 
     chosen: IntArray  # (n,)
@@ -216,10 +216,10 @@ def are_novel(router: Router, texts: Sequence[str], X: FloatArray | None = None)
 # Decisions.
 
 
-def decide(router: Router, X: FloatArray) -> Decisions:
+def decide(router: Router, X: FloatArray) -> Decided:
     """Decide by features, which may have a draw that this router does not read."""
     decisions = router.decide_features(router.own_columns(X))
-    return Decisions(decisions.chosen, decisions.probabilities, decisions.values, decisions.costs)
+    return Decided(decisions.chosen, decisions.probabilities, decisions.values, decisions.costs)
 
 
 def scores_of(router: Router, X: FloatArray) -> FloatArray:

@@ -1,20 +1,24 @@
 """Live shares beside the usual ones."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mild.artifact import RouterInfo
 from mild_gateway.dashboard.shares import MIN_DECISIONS, WINDOW, Reference, share_document, trained
+from mild_gateway.decide import usual_shares
 
 NAMES = ["a", "b"]
 
 
-def info(**more):
+def usual(**more):
     shares = {"rows": 100, "experts": {"a": 0.7, "b": 0.3}}
-    return RouterInfo.from_notes({"shares": shares, **more})
+    info = RouterInfo.from_notes({"shares": shares, **more})
+    return usual_shares(SimpleNamespace(info=info))
 
 
 def test_trained_shares_are_read_from_the_notes():
-    found = trained(info(), NAMES, None)
+    found = trained(usual(), NAMES, None)
     assert found.counts == pytest.approx((70.0, 30.0))
     assert found.name == "trained"
 
@@ -31,11 +35,11 @@ def test_trained_shares_are_read_from_the_notes():
     ],
 )
 def test_a_router_that_does_not_say_has_no_trained_shares(shares):
-    assert trained(info(shares=shares), NAMES, None) is None
+    assert trained(usual(shares=shares), NAMES, None) is None
 
 
 def test_under_another_trade_off_the_trained_shares_do_not_count():
-    fitted = info(cost={"price_weight": 50.0})
+    fitted = usual(cost={"price_weight": 50.0})
     assert trained(fitted, NAMES, 50.0) is not None
     assert trained(fitted, NAMES, None) is not None
     assert trained(fitted, NAMES, 10.0) is None

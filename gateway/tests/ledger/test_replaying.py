@@ -34,7 +34,6 @@ def test_a_cheaper_router_is_better(log):
     assert entry["low"] < true_cost(NEW) < entry["high"]
     assert found.verdict.pays is True
     assert found.verdict.sentence in repr(found)
-    assert found.verdict.sentence in found._repr_html_()
     assert set(found.shares) == set(NAMES)
     assert (
         json.loads(json.dumps(found.as_dict(), allow_nan=False))["estimates"]["cost"]

@@ -14,8 +14,9 @@ from mild.artifact import load
 from mild.artifact.info import RouterInfo, TableInfo
 from mild_gateway.access import Access
 from mild_gateway.config import RoutingSettings, Settings
+from mild_gateway.decide import standard_errors
 from mild_gateway.experts.expert import Expert
-from mild_gateway.selection.exploration import MIN_EXPLORE, AutoExploration, standard_errors
+from mild_gateway.selection.exploration import MIN_EXPLORE, AutoExploration
 from mild_gateway.selection.models import ModelRequest
 from mild_gateway.selection.selector import ExpertSelector
 from mild_gateway.server.context import AppContext
@@ -114,15 +115,18 @@ def test_the_least_share_is_explored_beside_an_expert_that_is_cheap_or_free(pric
 
 
 def test_standard_errors_are_those_of_learning_or_of_the_table():
+    def errors_of(info):
+        return standard_errors(replace(make(), info=info))
+
     none = RouterInfo()
-    assert standard_errors(none, NAMES) is None
+    assert errors_of(none) is None
     table = replace(none, mean_scores={"a": 0.5, "b": 0.9}, table=TableInfo("t", 100, "", ""))
-    found = standard_errors(table, NAMES)
+    found = errors_of(table)
     assert found == pytest.approx([0.05, 0.03, 0.05])
     # An expert that was added to the router of a table has its own.
-    added = standard_errors(replace(table, standard_errors={"c": 0.2}), NAMES)
+    added = errors_of(replace(table, standard_errors={"c": 0.2}))
     assert added == pytest.approx([0.05, 0.03, 0.2])
-    learned = standard_errors(replace(none, standard_errors={"a": 0.1, "b": 0.2}), NAMES)
+    learned = errors_of(replace(none, standard_errors={"a": 0.1, "b": 0.2}))
     assert learned[:2] == pytest.approx([0.1, 0.2])
     assert learned[2] > 0.2
 

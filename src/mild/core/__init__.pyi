@@ -2,15 +2,6 @@
 
 from mild.core.answers import canonical_answer as canonical_answer
 from mild.core.answers import detect_kind as detect_kind
-from mild.core.arrays import BoolArray as BoolArray
-from mild.core.arrays import FloatArray as FloatArray
-from mild.core.arrays import IntArray as IntArray
-from mild.core.arrays import as_python as as_python
-from mild.core.arrays import check_integer as check_integer
-from mild.core.arrays import check_share as check_share
-from mild.core.arrays import first_columns as first_columns
-from mild.core.arrays import invalid as invalid
-from mild.core.choice_parsing import LETTERS as LETTERS
 from mild.core.choice_parsing import extract_letter as extract_letter
 from mild.core.costs import cheapest as cheapest
 from mild.core.costs import cost_matrix as cost_matrix
@@ -20,7 +11,6 @@ from mild.core.costs import rewards as rewards
 from mild.core.decisions import decide as decide
 from mild.core.decisions import stationary_distribution as stationary_distribution
 from mild.core.long_texts import abridge as abridge
-from mild.core.long_texts import shorten as shorten
 from mild.core.losses import class_dependent_temperature_loss as class_dependent_temperature_loss
 from mild.core.losses import cost_sensitive_loss as cost_sensitive_loss
 from mild.core.losses import cross_entropy_loss as cross_entropy_loss
@@ -40,5 +30,3 @@ from mild.core.number_parsing import is_number_text as is_number_text
 from mild.core.number_parsing import numbers_in as numbers_in
 from mild.core.number_parsing import same_number as same_number
 from mild.core.surrogates import Surrogate as Surrogate
-from mild.defaults import TARGET_PROBABILITY as TARGET_PROBABILITY
-from mild.money import decimals as decimals
