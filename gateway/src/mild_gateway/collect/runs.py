@@ -121,7 +121,7 @@ def check_samples(samples: Mapping[str, int], experts: Sequence[Expert]) -> None
             rule = f"must name experts that are asked ({known}); got {name!r}."
             raise OptionError(parameter="samples", rule=rule)
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_SAMPLES:
-            rule = f"must be whole numbers from 1 to {MAX_SAMPLES}; got {count!r}."
+            rule = f"must be an integer in [1, {MAX_SAMPLES}]; got {count!r}."
             raise OptionError(parameter="samples", rule=rule)
         if count > 1 and "seed" in by_name[name].extra:
             rule = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mild.errors import MildError
+from mild.errors import InvalidInputError, MildError
 from mild_gateway import decide
 from mild_gateway.arrays import FloatArray
 from mild_gateway.config import RoutingSettings
@@ -119,6 +119,9 @@ class ExpertSelector:
         self._on_novel: int | None = None
         if routing.on_novel is not None:
             decide.are_novel(direct, [""])  # a router that does not know what is novel says so here
+            if routing.on_novel not in self.names:
+                rule = f"must be one of {', '.join(self.names)}; got {routing.on_novel!r}."
+                raise InvalidInputError(parameter="on_novel", rule=rule)
             self._on_novel = self.names.index(routing.on_novel)
         self.fixed_weight_reason: str | None = None
         try:
