@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from mild.errors import DataFileError, InvalidInputError, check_option, listed
@@ -42,8 +43,8 @@ class Questions:
     def first(self, limit: int | None) -> Questions:
         """The first ``limit`` of them; all for None."""
         if limit is not None:
-            if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-                rule = f"must be a whole number of at least 1; got {limit!r}."
+            if isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 1:
+                rule = f"must be an integer, at least 1; got {limit!r}."
                 raise InvalidInputError(parameter="limit", rule=rule)
         if limit is None or limit >= len(self.items):
             return self

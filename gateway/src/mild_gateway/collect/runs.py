@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 
 from mild.errors import OptionError
 from mild_gateway.collect.ledger import Ledger, StoredAnswer, request_key
@@ -120,7 +121,11 @@ def check_samples(samples: Mapping[str, int], experts: Sequence[Expert]) -> None
             known = ", ".join(by_name)
             rule = f"must name experts that are asked ({known}); got {name!r}."
             raise OptionError(parameter="samples", rule=rule)
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_SAMPLES:
+        if (
+            isinstance(count, bool)
+            or not isinstance(count, Integral)
+            or not 1 <= count <= MAX_SAMPLES
+        ):
             rule = f"must be an integer in [1, {MAX_SAMPLES}]; got {count!r}."
             raise OptionError(parameter="samples", rule=rule)
         if count > 1 and "seed" in by_name[name].extra:
