@@ -318,7 +318,7 @@ def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFindi
     key = settings.key_with_line("routing", "target")
     kept_back = _fallbacks_among(settings, router.experts)
     if settings.routing.target is None:
-        if kept_back and decide.target_of(router) is not None:
+        if kept_back and decide.has_target(router):
             yield _warning(
                 f"the router's target was solved with every expert; {', '.join(kept_back)} has "
                 'role = "fallback" and is not chosen, so quality and dollars will differ.'

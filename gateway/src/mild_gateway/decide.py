@@ -105,6 +105,11 @@ def at_target(router: Router, target: Target) -> Router:
     return router.with_target(target)
 
 
+def has_target(router: Router) -> bool:
+    """Whether the router was set to a target."""
+    return router.info.target is not None
+
+
 def target_of(router: Router) -> str | None:
     """What the router was set to, and what is expected of it, in a sentence; None without a target."""
     if router.info.target is None:
