@@ -155,12 +155,17 @@ def test_nothing_is_written_where_another_version_serves_meanwhile(folder: Path)
     assert sorted(os.listdir(folder / "versions")) == ["0001", "0002"]
 
 
-def test_a_folder_with_versions_is_not_overwritten(folder: Path) -> None:
+def test_a_router_in_place_of_another_one_begins_anew(folder: Path) -> None:
     write_version(folder, _router(1), why="better")
-    for overwrite in (False, True):
-        with pytest.raises(OutputExistsError):
-            _router(2).save(folder, overwrite=overwrite)
-    assert _chosen(folder) == 1
+    with pytest.raises(OutputExistsError):
+        _router(2).save(folder)
+    assert _router(2).save(folder, overwrite=True) == folder
+    assert _chosen(folder) == 2
+    assert read_versions(folder).numbers == [1]
+    write_version(folder, _router(0), why="better")
+    (folder / "own.txt").write_text("mine")
+    with pytest.raises(OutputExistsError):
+        _router(2).save(folder, overwrite=True)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ def test_a_damaged_pointer_is_refused(folder, content):
         load(folder)
 
 
-def test_versions_are_not_overwritten(folder):
-    with pytest.raises(OutputExistsError, match="'versions'"):
-        router(0.1, 0.5).save(folder, overwrite=True)
+def test_a_router_in_place_of_another_one_replaces_its_versions_too(folder):
+    (folder / VERSIONS_FILE).write_text('{"serving": 1}')
+    with pytest.raises(OutputExistsError):
+        router(0.5, 0.1).save(folder)
+    router(0.5, 0.1).save(folder, overwrite=True)
+    assert load(folder).predict([[0.0, 0.0]]) == [1]
+    assert not (folder / VERSIONS_FOLDER).exists()

@@ -36,6 +36,7 @@ from mild.artifact.schemas import (
     described_tensor,
     with_prefix,
 )
+from mild.artifact.served import VERSION_FILES
 from mild.errors import InvalidInputError, OutputExistsError, RouterFileError, count_noun
 from mild.features import FEATURES, TextFeatures
 from mild.policies import Policy
@@ -147,8 +148,8 @@ def _names_in(target: Path) -> set[str]:
 
 
 def _names_of_mild() -> set[str]:
-    """Names of files that mild writes into the folder of a router, and may delete."""
-    names = {MANIFEST_FILE, TENSORS_FILE}
+    """Names of files and folders that mild may have written there, and may delete."""
+    names = {MANIFEST_FILE, TENSORS_FILE, *VERSION_FILES}
     for features in FEATURES.values():
         names.update(features.FILES)
     return names

@@ -9,6 +9,8 @@ from mild.errors import RouterFileError
 
 VERSIONS_FILE = "versions.json"
 VERSIONS_FOLDER = "versions"
+#: What belongs to the versions in a router's folder, with the lock of who writes one.
+VERSION_FILES = (VERSIONS_FILE, VERSIONS_FOLDER, ".versions.lock")
 
 
 def served_folder(folder: Path) -> Path:
