@@ -2,10 +2,9 @@
 
 A folder that was only saved is version 1. With the second version, its files are copied to
 ``DIR/versions/0001``; that one, ``DIR/versions/0002`` and so on are folders of routers like any other.
-``DIR/versions.json`` says which of them serves, and ``mild.load(DIR)`` follows it. A router that is saved over the folder replaces all of
-them. The list is replaced as a
-whole, so a process that is killed at any point leaves the old router serving; what it left is removed by
-the next writer.
+``DIR/versions.json`` says which of them serves, and ``mild.load(DIR)`` follows it. The list is replaced as
+a whole, so a process that is killed at any point leaves the old router serving; what it left is removed by
+the next writer. A router that is saved over the folder replaces all of its versions.
 """
 
 from __future__ import annotations
