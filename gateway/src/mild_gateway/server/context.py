@@ -15,7 +15,7 @@ from mild_gateway.config import Settings
 from mild_gateway.config_checks import check_against
 from mild_gateway.dashboard import Dashboard
 from mild_gateway.database.spool import ROW, SETTLEMENT, Spool
-from mild_gateway.decide import Router, fingerprint_of
+from mild_gateway.decide import Router, are_novel, fingerprint_of, knows_novelty
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert_client import ExpertClient
 from mild_gateway.experts.redaction import Redactor
@@ -167,13 +167,13 @@ class AppContext:
     def note_novelty(self, record: Record, router: Router, text: str) -> None:
         """Note whether a text is novel, in a thread, for at most one request a second."""
         now = time.monotonic()
-        is_noted = router.novelty is not None and self.settings.ledger.path is not None
+        is_noted = knows_novelty(router) and self.settings.ledger.path is not None
         if not is_noted or now < self._next_novelty:
             return
         self._next_novelty = now + NOVELTY_SECONDS
 
         def look() -> None:
-            record.novel = bool(router.is_novel([text])[0])
+            record.novel = are_novel(router, [text])[0]
 
         asyncio.get_running_loop().run_in_executor(None, look)
 
