@@ -503,8 +503,7 @@ def main() -> None:
     for name in names:
         file = find_table(given.paths[0], name)
         n_halves = given.halves or TABLES[name].halves
-        for seed in range(given.seeds, given.seeds + n_halves):
-            tasks.append((file, seed))
+        tasks.extend((file, seed) for seed in range(given.seeds, given.seeds + n_halves))
     settings = f"{len(tasks)} halves, seeds from {given.seeds}, {given.jobs} at a time. "
     notes = [measured_on(), settings + os.environ.get("MILD_COMMIT", "")]
     result = measure_all(tasks, given.jobs, notes, given.out)

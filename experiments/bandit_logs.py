@@ -283,8 +283,10 @@ def _read_obp(path: Path, names: list[str], text_column: str | None) -> Iterator
 
     query = text_column or next((name for name in QUERY_NAMES if name in known), None)
     if query not in known:
-        rule = f"must name the column of the query; got {text_column!r}, found {listed(known)}."
-        raise DataFileError(parameter="text_column", rule=rule, place=f"{path}: ")
+        raise DataFileError(
+            f"{path}: text_column must name the column of the query; got {text_column!r}, found "
+            f"{listed(known)}."
+        )
     texts = table[query].to_pylist()
     if "expert" in known:
         chosen = table["expert"].to_pylist()

@@ -55,9 +55,9 @@ def draw(table: Outcomes, seed: int) -> dict[str, list[Point]]:
     curves = {"experts": expert_points(test)}
     for name, cascade in (("router", False), ("cascade", True)):
         found = mild.tune(train, keep_quality=TARGETS[-1], cascade=cascade)
-        points = []
-        for target in TARGETS:
-            points.append(judged_point(found.router.with_target(keep_quality=target), test))
+        points = [
+            judged_point(found.router.with_target(keep_quality=target), test) for target in TARGETS
+        ]
         curves[name] = points
     return curves
 

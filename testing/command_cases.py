@@ -106,7 +106,5 @@ def unknown_options(text, commands):
         known = {"--help"}
         for parameter in commands[name].params:
             known |= {*parameter.opts, *parameter.secondary_opts}
-        for option in OPTION.findall(rest):
-            if option not in known:
-                unknown.append(f"{name} {option}")
+        unknown.extend(f"{name} {option}" for option in OPTION.findall(rest) if option not in known)
     return unknown

@@ -60,9 +60,10 @@ def add_call(source: SourceFile, node: ast.Call) -> None:
         constants = [word.value for word in node.args if isinstance(word, ast.Constant)]
         if constants:
             source.calls.append((node.func.id, constants))
-        if node.func.id == "isinstance":
-            if any(name.endswith("Policy") for name in names_in(node.args[1])):
-                source.policy_checks.append(node.lineno)
+        if node.func.id == "isinstance" and any(
+            name.endswith("Policy") for name in names_in(node.args[1])
+        ):
+            source.policy_checks.append(node.lineno)
 
 
 def is_notes(node: ast.expr) -> bool:

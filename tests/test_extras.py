@@ -76,9 +76,11 @@ def needed_by(requirement: Requirement) -> list[Requirement]:
     needed = []
     for line in metadata.requires(requirement.name) or []:
         candidate = Requirement(line)
-        for extra in ("", *requirement.extras):
-            if candidate.marker is None or candidate.marker.evaluate({"extra": extra}):
-                needed.append(candidate)
+        needed.extend(
+            candidate
+            for extra in ("", *requirement.extras)
+            if candidate.marker is None or candidate.marker.evaluate({"extra": extra})
+        )
     return needed
 
 
@@ -217,10 +219,11 @@ def test_the_documentation_has_a_line_for_every_dependency(name: str) -> None:
     """The page has a section for each distribution; the first columns of its tables name everything."""
     page = (ROOT / "docs" / "development" / "dependencies.md").read_text(encoding="utf-8")
     _, _, section = page.partition(f"\n## {name}\n")
-    rows = []
-    for line in section.partition("\n## ")[0].splitlines():
-        if line.startswith("| `"):
-            rows.append(" ".join(line.split("|")[1:3]))
+    rows = [
+        " ".join(line.split("|")[1:3])
+        for line in section.partition("\n## ")[0].splitlines()
+        if line.startswith("| `")
+    ]
     documented = {canonicalize_name(word) for word in re.findall(r"`([\w.-]+)`", " ".join(rows))}
     extras = set(extras_of(name))
     assert documented == (named_by(name, extras) - {"mild-learn"}) | extras

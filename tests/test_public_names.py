@@ -88,10 +88,10 @@ def test_every_public_function_and_class_has_a_docstring(module_name) -> None:
     undocumented = []
     for name in module.__all__:
         value = getattr(module, name)
-        if inspect.isfunction(value) or inspect.isclass(value):
-            # That of a dataclass without one is its signature.
-            if not value.__doc__ or value.__doc__.startswith(f"{name}("):
-                undocumented.append(name)
+        is_documented = value.__doc__ and not value.__doc__.startswith(f"{name}(")
+        # That of a dataclass without one is its signature.
+        if (inspect.isfunction(value) or inspect.isclass(value)) and not is_documented:
+            undocumented.append(name)
     assert undocumented == []
 
 

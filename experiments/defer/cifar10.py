@@ -454,8 +454,9 @@ def table(records: Sequence[dict[str, Any]], part: str = "validation") -> list[s
             groups.setdefault(cell, []).append(record[part])
     for (loss, k), numbers in sorted(groups.items(), key=lambda item: (item[0][1], item[0][0])):
         cells = [loss, str(k), str(len(numbers))]
-        for name in TABLE_NUMBERS:
-            cells.append(_mean_and_deviation([number[name] for number in numbers]))
+        cells.extend(
+            _mean_and_deviation([number[name] for number in numbers]) for name in TABLE_NUMBERS
+        )
         cells += _authors_cells(loss, k)
         lines.append(f"| {' | '.join(cells)} |")
     return lines

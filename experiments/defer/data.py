@@ -180,9 +180,7 @@ def _cifar10n(folder: Path, images: Path | None) -> DeferralData:
         raise DataFileError(
             f"the labels of {images} must be those of CIFAR-10N, in the same order."
         )
-    columns = []
-    for number in (1, 2, 3):
-        columns.append(people[f"c10_random_label{number}"][:n_rows])
+    columns = [people[f"c10_random_label{number}"][:n_rows] for number in (1, 2, 3)]
     answers = np.column_stack(columns).astype(np.float64)
     pictures = data.train_images[:n_rows]
     return DeferralData(
@@ -224,8 +222,7 @@ def _imagenet16h(folder: Path, images: Path | None, noise: int, several: bool) -
     def answers(seed: int) -> FloatArray:
         columns = [random_annotator(votes, seed)]
         if several:
-            for number in others:
-                columns.append(log_shares[number].argmax(axis=1))
+            columns.extend(log_shares[number].argmax(axis=1) for number in others)
         return np.column_stack(columns).astype(np.float64)
 
     kind = "-nets" if several else ""

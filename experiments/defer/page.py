@@ -76,8 +76,7 @@ def _mean(seeds: Sequence[Mapping[str, Any]], name: str, digits: int) -> str:
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown, numbers to the right."""
     lines = [f"| {' | '.join(header)} |", f"|---|{'--:|' * (len(header) - 1)}"]
-    for row in rows:
-        lines.append(f"| {' | '.join(row)} |")
+    lines.extend(f"| {' | '.join(row)} |" for row in rows)
     return "\n".join(lines)
 
 

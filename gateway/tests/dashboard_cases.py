@@ -139,10 +139,10 @@ def serving(document):
                 self.send_error(503)
                 return
             served.keys.append(self.headers.get("Authorization"))
-            if not page and served.key is not None:
-                if self.headers.get("Authorization") != f"Bearer {served.key}":
-                    self.send_error(401)
-                    return
+            is_open = page or served.key is None
+            if not is_open and self.headers.get("Authorization") != f"Bearer {served.key}":
+                self.send_error(401)
+                return
             body = page_with_pace if page else json.dumps(served.document).encode()
             self.send_response(200)
             self.send_header(

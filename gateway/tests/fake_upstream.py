@@ -312,11 +312,10 @@ class FakeUpstream:
             "created": 1,
             "model": self.reports or document.get("model"),
         }
-        events = []
-        for delta in tool_deltas() if chat and document.get("tools") else ():
-            events.append(
-                {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-            )
+        events = [
+            {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            for delta in (tool_deltas() if chat and document.get("tools") else ())
+        ]
         for word in self.text.split() if not events else ():
             content = {"delta": {"content": word + " "}} if chat else {"text": word + " "}
             choice = {"index": 0, **content, "finish_reason": None}

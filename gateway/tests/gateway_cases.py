@@ -306,8 +306,10 @@ def said(body):
     found = []
     for data in events(body):
         if data != "[DONE]":
-            for choice in json.loads(data).get("choices", []):
-                found.append(choice.get("delta", {}).get("content") or "")
+            found.extend(
+                choice.get("delta", {}).get("content") or ""
+                for choice in json.loads(data).get("choices", [])
+            )
     return "".join(found).strip()
 
 

@@ -361,9 +361,10 @@ def _embeddings(
 ) -> _Answer:
     """OpenAI's embeddings: the same vector for every input."""
     inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
-    data = []
-    for index in range(len(inputs)):
-        data.append({"object": "embedding", "index": index, "embedding": [0.25, -0.5]})
+    data = [
+        {"object": "embedding", "index": index, "embedding": [0.25, -0.5]}
+        for index in range(len(inputs))
+    ]
     document: dict[str, Any] = {"object": "list", "model": model, "data": data}
     if isinstance(tokens, list):
         document["usage"] = {"prompt_tokens": tokens[0], "total_tokens": tokens[0]}

@@ -54,9 +54,10 @@ def test_a_curve_without_name_has_no_legend():
 
 def test_the_mean_of_seeds():
     rng = np.random.default_rng(0)
-    curves = []
-    for _ in range(3):
-        curves.append(accuracy_coverage_curve(*rng.integers(2, size=(2, 40)), rng.normal(size=40)))
+    curves = [
+        accuracy_coverage_curve(*rng.integers(2, size=(2, 40)), rng.normal(size=40))
+        for _ in range(3)
+    ]
     display = CoverageCurveDisplay.from_seeds(curves, name="three seeds")
     assert display.curve.at(0.5) == pytest.approx(np.mean([curve.at(0.5) for curve in curves]))
 

@@ -294,8 +294,10 @@ def test_the_legend_of_a_frontier_hides_neither_points_nor_names(size):
             points.append(
                 {"kind": "constant", "name": name, "dollars": dollars, "quality": quality}
             )
-    for kind in ("operating", "router", "oracle"):
-        points.append({"kind": kind, "name": kind, "dollars": 2.0, "quality": 0.5})
+    points.extend(
+        {"kind": kind, "name": kind, "dollars": 2.0, "quality": 0.5}
+        for kind in ("operating", "router", "oracle")
+    )
     frontier = {"axis": "dollars", "label": "dollars", "points": points}
     frontier["target"] = {"quality": 0.85}
     figure, axes = plt.subplots(figsize=size)

@@ -128,9 +128,10 @@ def test_the_interval_covers_the_accuracy_at_most_draws():
 
 def test_mean_of_seeds_has_the_interval_of_student():
     rng = np.random.default_rng(0)
-    curves = []
-    for _ in range(4):
-        curves.append(accuracy_coverage_curve(*rng.integers(2, size=(2, 50)), rng.normal(size=50)))
+    curves = [
+        accuracy_coverage_curve(*rng.integers(2, size=(2, 50)), rng.normal(size=50))
+        for _ in range(4)
+    ]
     mean = mean_coverage_curve(curves)
     values = np.array([curve.at(0.3) for curve in curves])
     reach = 3.182446 * values.std(ddof=1) / 2

@@ -31,10 +31,11 @@ def frames_to_optimiser(monkeypatch, **options):
     search = mild.RouterCV(n_jobs=1, cv=3)
     with pytest.raises(ReachedError) as reached:
         mild.tune(answer_table(120), search=search, **options)
-    ours = []
-    for frame in traceback.extract_tb(reached.value.__traceback__):
-        if frame.filename.startswith(SOURCE):
-            ours.append(f"{Path(frame.filename).stem}.{frame.name}")
+    ours = [
+        f"{Path(frame.filename).stem}.{frame.name}"
+        for frame in traceback.extract_tb(reached.value.__traceback__)
+        if frame.filename.startswith(SOURCE)
+    ]
     return ours[ours.index("tune.tune") + 1 :]
 
 

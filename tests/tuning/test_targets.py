@@ -323,9 +323,10 @@ def test_mixes_lead_on_to_the_best_expert(tuned):
     """A little more quality costs a little more, up to that of the best expert."""
     for name in ("quality", "cascade"):
         router = tuned(name).router
-        dollars = []
-        for share in np.linspace(0.9, 1.0, 21):
-            dollars.append(router.with_target(keep_quality=share).info.target.dollars_per_1000)
+        dollars = [
+            router.with_target(keep_quality=share).info.target.dollars_per_1000
+            for share in np.linspace(0.9, 1.0, 21)
+        ]
         frontier = Frontier.from_dict(router.info.frontier, router.experts)
         steps = np.diff(dollars) / frontier.reference.dollars
         assert steps.min() >= -1e-9

@@ -127,17 +127,16 @@ class Versions:
     def rows(self) -> list[dict[str, Any]]:
         """A row per version, for a table."""
         roles = {self.candidate: "candidate", self.serving: "serves"}
-        rows = []
-        for entry in self.versions:
-            rows.append(
-                {
-                    "version": entry.version,
-                    "role": roles.get(entry.version, ""),
-                    "router": entry.fingerprint,
-                    "created": entry.created,
-                    "why": entry.why,
-                }
-            )
+        rows = [
+            {
+                "version": entry.version,
+                "role": roles.get(entry.version, ""),
+                "router": entry.fingerprint,
+                "created": entry.created,
+                "why": entry.why,
+            }
+            for entry in self.versions
+        ]
         return rows
 
     def __repr__(self) -> str:

@@ -42,9 +42,9 @@ def files(folder):
 
 def contents(folder):
     """The lines of each file, the longest last."""
-    lines = []
-    for path in folder.iterdir():
-        lines.append([json.loads(line) for line in path.read_bytes().splitlines()])
+    lines = [
+        [json.loads(line) for line in path.read_bytes().splitlines()] for path in folder.iterdir()
+    ]
     return sorted(lines, key=len)
 
 

@@ -47,5 +47,4 @@ def models_asked(models):
     n_before = len(models.received())
     asked = []
     yield asked
-    for request in models.received()[n_before:]:
-        asked.append((request["text"], request["model"]))
+    asked.extend((request["text"], request["model"]) for request in models.received()[n_before:])

@@ -372,8 +372,10 @@ def test_propensities_of_a_cascade_make_unbiased_estimates(tmp_path, climber):
             )  # fmt: skip
         else:
             rows.append(climbed(number, steps, propensity=0.6, text=text))
-        for name in [rows[-1].expert] if rows[-1].calls is None else [one[0] for one in steps]:
-            judged.append(grade(f"r{number}", name, score=float(text == EASY)))
+        judged.extend(
+            grade(f"r{number}", name, score=float(text == EASY))
+            for name in ([rows[-1].expert] if rows[-1].calls is None else [one[0] for one in steps])
+        )
     found = read_logged(ledger(tmp_path / "l", rows, judged, CASCADE_NAMES), climber)
     for expert in range(4):
         use = (found.expert == expert) & ~found.selected

@@ -137,10 +137,7 @@ class CascadeReader:
         ``outcome`` is what the cascade does then.
         """
         codes = answer_codes([list(answers.values())], self.policy.answer_kind)[0]
-        if isinstance(outcome, Accept):
-            lead = outcome
-        else:
-            lead = self.policy.leading(None, answers)
+        lead = outcome if isinstance(outcome, Accept) else self.policy.leading(None, answers)
         said = {self.expert_names[expert]: content for expert, content in answers.items()}
         return self._step(experts, list(answers), codes, lead, isinstance(outcome, Accept), said)
 

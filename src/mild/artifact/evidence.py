@@ -165,9 +165,7 @@ def evidence_by_leaving_out(
     if len(different_words) <= MAX_WORDS and len(text) <= MAX_CHARACTERS:
         part_kind = "word"
         parts = different_words
-        texts_without = []
-        for part in parts:
-            texts_without.append(" ".join(word for word in words if word.lower() != part))
+        texts_without = [" ".join(word for word in words if word.lower() != part) for part in parts]
     else:
         part_kind = "passage"
         parts, texts_without = _without_passages(text)

@@ -22,10 +22,7 @@ def checked_inputs(X: Any, router: RouterParts) -> Any:
     """
     if router.feature_names is not None and hasattr(X, "columns"):
         _check_columns(X.columns, router.feature_names)
-    if hasattr(X, "tocsr"):
-        inputs = X.tocsr()
-    else:
-        inputs = np.asarray(X)
+    inputs = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
     _check_numbers(inputs, has_text=router.text is not None)
     _check_shape(inputs, router)
     if inputs.dtype in (np.float32, np.float64):

@@ -290,10 +290,7 @@ class Router(RouterParts):
         """
         answers_by_index = self._by_index(answers)
         router = self.for_text(query)
-        if self.text is not None:
-            X = router.features([query])
-        else:
-            X = checked_inputs([query], self)
+        X = router.features([query]) if self.text is not None else checked_inputs([query], self)
         check_finite(X, 0, self.feature_names)
         if router.cascade is None:
             return router._next_choice(X, answers_by_index)
@@ -886,10 +883,7 @@ class Router(RouterParts):
                 parameter="on_novel",
             )
         features = self._text_features()
-        if X is None:
-            inputs = features.vectorize(texts)
-        else:
-            inputs = first_columns(X, self.n_features)
+        inputs = features.vectorize(texts) if X is None else first_columns(X, self.n_features)
         scores = self.novelty.scores(inputs, features.unseen_shares(texts))
         return self.novelty.is_novel(scores)
 

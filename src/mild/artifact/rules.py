@@ -159,9 +159,11 @@ def class_labels(value: Any, sizes: dict[str, int]) -> str | None:
 def different_options(value: Any, sizes: dict[str, int]) -> str | None:
     """The model or an expert, by its number, for each of the experts of a router."""
     n_experts = sizes.get("n_experts", 0)
-    if are_integers(value) and len(set(value)) == len(value) and min(value, default=-1) >= 0:
-        if n_experts in (0, len(value)):
-            return None
+    are_indices = (
+        are_integers(value) and len(set(value)) == len(value) and min(value, default=-1) >= 0
+    )
+    if are_indices and n_experts in (0, len(value)):
+        return None
     return f"list {n_experts} different integers from 0 on"
 
 

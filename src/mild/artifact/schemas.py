@@ -119,10 +119,9 @@ class TensorRule:
         if len(shape) != len(self.dimensions):
             return False
         for dimension, length in zip(self.dimensions, shape, strict=True):
-            if dimension.isdigit():
-                expected_length = int(dimension)
-            else:
-                expected_length = sizes.setdefault(dimension, length)
+            expected_length = (
+                int(dimension) if dimension.isdigit() else sizes.setdefault(dimension, length)
+            )
             if length != expected_length:
                 return False
         return True
@@ -139,10 +138,7 @@ class TensorRule:
 
     def _index_not_finite(self, array: NDArray[Any]) -> tuple[int, ...] | None:
         """Index of the first number that is not finite; NaN is passed over where it is allowed."""
-        if "may be NaN" in self.properties:
-            is_wrong = np.isinf(array)
-        else:
-            is_wrong = ~np.isfinite(array)
+        is_wrong = np.isinf(array) if "may be NaN" in self.properties else ~np.isfinite(array)
         if not is_wrong.any():
             return None
         return tuple(int(index) for index in np.argwhere(is_wrong)[0])
@@ -464,8 +460,7 @@ def _perceptron_tensors(settings: dict[str, Any]) -> dict[str, str]:
     """A weight and a bias of each layer, and the margins."""
     n_layers = settings["layers"]
     widths = ["n_features"]
-    for layer in range(n_layers - 1):
-        widths.append(f"width_{layer}")
+    widths.extend(f"width_{layer}" for layer in range(n_layers - 1))
     widths.append("n_experts")
     shapes = MARGINS | RANKS
     for layer in range(n_layers):
@@ -477,8 +472,7 @@ def _perceptron_tensors(settings: dict[str, Any]) -> dict[str, str]:
 def _deferral_tensors(settings: dict[str, Any]) -> dict[str, str]:
     n_layers = settings["layers"]
     widths = ["n_features"]
-    for layer in range(n_layers - 1):
-        widths.append(f"width_{layer}")
+    widths.extend(f"width_{layer}" for layer in range(n_layers - 1))
     widths.append("n_outputs")
     shapes = {"costs": "n_options, not negative, not empty", "score_margins": "n_margins, positive"}
     for layer in range(n_layers):

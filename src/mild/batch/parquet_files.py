@@ -78,10 +78,9 @@ def find_files(source: str) -> tuple[Any, list[str]]:
 
 def _matching_files(pattern: str) -> list[str]:
     """Paths of the local files that match a pattern, in order."""
-    paths = []
-    for path in glob.glob(pattern, recursive=True):
-        if os.path.isfile(path):
-            paths.append(os.path.abspath(path))
+    paths = [
+        os.path.abspath(path) for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)
+    ]
     if not paths:
         raise DataFileError(f"cannot read {pattern}: no file matches the pattern.")
     return sorted(paths)
@@ -220,9 +219,7 @@ def _read_footer(file_system: Any, path: str) -> ParquetFooter:
         raise DataFileError(f"{path}: {unreadable('.parquet', error)}") from error
     with naming(path):
         check_names(schema.names)
-    group_rows = []
-    for number in range(metadata.num_row_groups):
-        group_rows.append(metadata.row_group(number).num_rows)
+    group_rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     return ParquetFooter(path, _schema_without_categories(schema), tuple(group_rows))
 
 

@@ -162,8 +162,9 @@ class RoutingJob:
         if first_steps is not None:
             columns.append(pa.array(first_steps, pa.list_(pa.string()), mask=bad))
         for values in estimates:
-            for column in np.asarray(values, np.float32).T:
-                columns.append(pa.array(column, mask=bad))
+            columns.extend(
+                pa.array(column, mask=bad) for column in np.asarray(values, np.float32).T
+            )
         table = pa.Table.from_arrays(columns, schema=self.schema)
         if self.skip_bad and bad.any():
             table = table.filter(pc.is_valid(table[EXPERT]))
@@ -249,10 +250,7 @@ def route_dataset(
             file_system=output.file_system,
             folder=folder,
         )
-        if engine == "ray":
-            results = _routed_on_ray(job, address)
-        else:
-            results = _routed_here(job)
+        results = _routed_on_ray(job, address) if engine == "ray" else _routed_here(job)
         total = _total_counts(results, router.n_experts, len(pieces), progress)
         summary = RoutedDataset(
             out=output.shown,
@@ -327,8 +325,7 @@ def output_schema(
         if router.decide_features(np.zeros((1, router.policy.n_columns))).costs is not None:
             prefixes.append("expected_cost__")
         for prefix in prefixes:
-            for name in router.experts:
-                fields.append(pa.field(prefix + name, pa.float32()))
+            fields.extend(pa.field(prefix + name, pa.float32()) for name in router.experts)
     output_names = pa.schema(fields).names
     kept_fields = []
     for name in keep:

@@ -194,14 +194,13 @@ def _show_possible_gain(report: Mapping[str, Any], quality: str) -> None:
 
 def _show_agreeing_pairs(pairs: Sequence[Mapping[str, Any]], quality: str) -> None:
     """Print how often two experts agree, and how good their answers are then."""
-    rows = []
-    for pair in pairs:
-        rows.append(
-            {
-                "experts": " + ".join(pair["experts"]),
-                "agree": percent(pair["agree"]),
-                f"{quality} then": fixed(pair["accuracy_agree"], 3),
-                "otherwise": fixed(pair["accuracy_disagree"], 3),
-            }
-        )
+    rows = [
+        {
+            "experts": " + ".join(pair["experts"]),
+            "agree": percent(pair["agree"]),
+            f"{quality} then": fixed(pair["accuracy_agree"], 3),
+            "otherwise": fixed(pair["accuracy_disagree"], 3),
+        }
+        for pair in pairs
+    ]
     print_table("pairs of experts that agree", columns_of(rows))

@@ -192,17 +192,16 @@ def _write_tables(folder: Path) -> tuple[Path, Path]:
 
 def _show_table(description: Mapping[str, Any]) -> None:
     """Print how good, expensive and fast each expert of the table is."""
-    rows = []
-    for expert in description["experts"]:
-        rows.append(
-            {
-                "expert": expert["name"],
-                "accuracy": percent(expert["accuracy"]),
-                "only right": percent(expert["only_right"]),
-                "$ per 1,000": dollars(1000 * expert["mean_price"]),
-                "seconds": seconds(expert["mean_latency"]),
-            }
-        )
+    rows = [
+        {
+            "expert": expert["name"],
+            "accuracy": percent(expert["accuracy"]),
+            "only right": percent(expert["only_right"]),
+            "$ per 1,000": dollars(1000 * expert["mean_price"]),
+            "seconds": seconds(expert["mean_latency"]),
+        }
+        for expert in description["experts"]
+    ]
     print_table(f"{description['rows']:,} questions, {len(rows)} experts", columns_of(rows))
 
 

@@ -179,15 +179,14 @@ def _shares(values: Iterable[float]) -> list[str]:
 
 def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
     """Print the steps of a cascade, with the rows that end in each."""
-    figures = []
-    for step in steps:
-        figures.append(
-            {
-                "rows": f"{step['rows']:,}",
-                "share": percent(step["share"]),
-                "gate's estimate": percent(step["estimated"]),
-            }
-        )
+    figures = [
+        {
+            "rows": f"{step['rows']:,}",
+            "share": percent(step["share"]),
+            "gate's estimate": percent(step["estimated"]),
+        }
+        for step in steps
+    ]
     print_choices(
         "steps of the cascade, and the rows that end there",
         "step",

@@ -101,11 +101,9 @@ class DatasetOptions:
     @property
     def kept_columns(self) -> list[str]:
         """Names of the columns to copy."""
-        names = []
+        names: list[str] = []
         for part in self.keep or ():
-            for name in part.split(","):
-                if name.strip():
-                    names.append(name.strip())
+            names.extend(name.strip() for name in part.split(",") if name.strip())
         return names
 
 

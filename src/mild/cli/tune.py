@@ -239,23 +239,22 @@ def _show(tuned: TuneResult, judged: Evaluation | None, folder: str | None) -> N
 
 def _show_baselines(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the figures of the router, and below them what it is compared with."""
-    cells = []
-    for row in rows:
-        cells.append({"": BASELINES[row["choice"]], "setting": row["setting"], **_figures(row)})
+    cells = [
+        {"": BASELINES[row["choice"]], "setting": row["setting"], **_figures(row)} for row in rows
+    ]
     print_table("The router and its alternatives", columns_of(cells), left=("setting",))
 
 
 def _show_shares(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print how often each expert is asked, and what that costs."""
-    cells = []
-    for row in rows:
-        cells.append(
-            {
-                "expert": row["expert"],
-                "asked about": _percent(row["queries"]),
-                "$ per 1,000": amount(row["dollars_per_1000"]),
-            }
-        )
+    cells = [
+        {
+            "expert": row["expert"],
+            "asked about": _percent(row["queries"]),
+            "$ per 1,000": amount(row["dollars_per_1000"]),
+        }
+        for row in rows
+    ]
     print_table("Who is asked", columns_of(cells), left=("expert",))
 
 
@@ -267,15 +266,14 @@ def _show_certainty(rows: Sequence[Mapping[str, Any]]) -> None:
     if sentence is not None:
         print_sentence(sentence)
         return
-    cells = []
-    for row in rows:
-        cells.append(
-            {
-                "certainty": row["certainty"],
-                **_figures(row),
-                "setting": certainty_setting(row),
-            }
-        )
+    cells = [
+        {
+            "certainty": row["certainty"],
+            **_figures(row),
+            "setting": certainty_setting(row),
+        }
+        for row in rows
+    ]
     title = "What certainty costs, on as many new queries"
     print_table(title, columns_of(cells), left=("setting",))
 

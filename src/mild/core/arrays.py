@@ -144,10 +144,7 @@ def float_vector(
     length above 0. With ``positive`` all entries must be positive, with ``nonzero`` at least one.
     """
     array = float64_array(name, values)
-    if positive:
-        is_valid = np.isfinite(array) & (array > 0)
-    else:
-        is_valid = np.isfinite(array) & (array >= 0)
+    is_valid = np.isfinite(array) & (array > 0) if positive else np.isfinite(array) & (array >= 0)
     has_right_shape = array.ndim == 1 and array.size > 0 and size in (None, array.size)
     is_refused_zero = nonzero and not array.any()
     if has_right_shape and is_valid.all() and not is_refused_zero:

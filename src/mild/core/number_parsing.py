@@ -66,10 +66,7 @@ def numbers_in(text: str) -> list[list[Fraction]]:
     [[Fraction(3, 2)], [Fraction(2000, 1)], [Fraction(5, 1), Fraction(1, 20)]]
     """
     text = _LATEX.sub(r" \1\2/\3", _cleaned(text))
-    numbers = []
-    for match in _NUMBER.finditer(text):
-        if values := _values(match):
-            numbers.append(values)
+    numbers = [values for match in _NUMBER.finditer(text) if (values := _values(match))]
     return numbers
 
 

@@ -103,8 +103,7 @@ class Description:
             self._oracle_sentence(),
             *self._agreement(),
         ]
-        for finding in self.content["findings"]:
-            sentences.append(finding["sentence"])
+        sentences.extend(finding["sentence"] for finding in self.content["findings"])
         if self.content["prices_unused"]:
             sentences.append(self.content["prices_unused"])
         return sentences
@@ -360,21 +359,20 @@ def _describe_experts(
     mean_costs = constant_losses(costs[~np.isnan(costs).all(axis=1)])
     cheapest_and_right_shares = _cheapest_and_right_shares(table, costs, is_right)
     only_right_shares = _only_right_shares(table, is_right)
-    entries = []
-    for index in best_first(ranks):
-        entries.append(
-            {
-                "name": table.experts[index],
-                "asked": int(asked[:, index].sum()),
-                "accuracy": accuracies[index],
-                "mean_price": mean_prices[index],
-                "mean_latency": mean_latencies[index],
-                "mean_cost": float(mean_costs[index]),
-                "cheapest_and_right": cheapest_and_right_shares[index],
-                "only_right": only_right_shares[index],
-                "oracle_share": float(oracle_shares[index]),
-            }
-        )
+    entries = [
+        {
+            "name": table.experts[index],
+            "asked": int(asked[:, index].sum()),
+            "accuracy": accuracies[index],
+            "mean_price": mean_prices[index],
+            "mean_latency": mean_latencies[index],
+            "mean_cost": float(mean_costs[index]),
+            "cheapest_and_right": cheapest_and_right_shares[index],
+            "only_right": only_right_shares[index],
+            "oracle_share": float(oracle_shares[index]),
+        }
+        for index in best_first(ranks)
+    ]
     return entries
 
 

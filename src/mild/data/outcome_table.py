@@ -195,10 +195,9 @@ class Outcomes:
                 object.__setattr__(self, name, values[:, order])
 
     def __repr__(self) -> str:
-        contents = []
-        for name in ("prices", "latencies", "vectors"):
-            if getattr(self, name) is not None:
-                contents.append(name)
+        contents = [
+            name for name in ("prices", "latencies", "vectors") if getattr(self, name) is not None
+        ]
         if self.has_answers:
             contents.append("answers")
         if self.given_costs is not None:

@@ -87,9 +87,7 @@ class Recipe:
         """
         self.check(fields)
         must_be_known = required and len(self.columns) == 1
-        lines = []
-        for name in self.columns:
-            lines.append(_text(name, fields[name], must_be_known))
+        lines = [_text(name, fields[name], must_be_known) for name in self.columns]
         query = "\n".join(lines)
         for name in self.choices:
             query += _choice(name, fields.get(name))

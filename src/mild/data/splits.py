@@ -175,11 +175,8 @@ def time_splits(
 
 def _check_known_times(times: np.ndarray[Any, Any]) -> None:
     """Raise an error if some times are missing."""
-    if times.dtype.kind in "mM":
-        is_missing = np.isnat(times)
-    else:
-        # NaN differs from itself; times may be of any type that can be compared.
-        is_missing = times != times
+    # NaN differs from itself; times may be of any type that can be compared.
+    is_missing = np.isnat(times) if times.dtype.kind in "mM" else times != times
     if np.any(is_missing):
         raise invalid("times", f"must be known in every row; {is_missing.sum()} are missing.")
 
@@ -215,9 +212,10 @@ def folds(groups: ArrayLike, n_folds: int = 5, seed: int = 0) -> list[tuple[IntA
         fold_of_group[group] = smallest
         fold_sizes[smallest] += sizes[group]
     fold_of_row = fold_of_group[group_of_row]
-    folds = []
-    for fold in range(n_folds):
-        folds.append((np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)))
+    folds = [
+        (np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold))
+        for fold in range(n_folds)
+    ]
     return folds
 
 

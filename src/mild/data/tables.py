@@ -150,12 +150,14 @@ def _tables_in_folder(folder: Path) -> list[Path]:
 
 def _matching_tables(patterns: str) -> list[Path]:
     """Return all files that fit one of several patterns, in the order of the patterns."""
-    files = []
+    files: list[Path] = []
     # Patterns may contain commas, too, but hardly ever do.
     for pattern in patterns.split(","):
-        for name in sorted(glob.glob(pattern.strip(), recursive=True)):
-            if not Path(name).is_dir():
-                files.append(Path(name))
+        files.extend(
+            Path(name)
+            for name in sorted(glob.glob(pattern.strip(), recursive=True))
+            if not Path(name).is_dir()
+        )
     if not files:
         raise DataFileError(f"no file fits the pattern {short(patterns)}.")
     return files
@@ -539,10 +541,7 @@ def _arrow_input(source: Path | bytes) -> Any:
 
 def _block(source: Path | bytes) -> int:
     """Return the size of the block from which Arrow infers types: the whole file, within limits."""
-    if isinstance(source, bytes):
-        size = len(source)
-    else:
-        size = source.stat().st_size
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
     return min(max(size + 1, MIN_BLOCK), MAX_BLOCK)
 
 
@@ -880,10 +879,7 @@ def _float(value: Any) -> float | None:
 
 def _hold_objects(lists: list[list[Any]]) -> bool:
     """Return whether all entries of all lists are objects."""
-    for entries in lists:
-        if not _are_all(entries, dict):
-            return False
-    return True
+    return all(_are_all(entries, dict) for entries in lists)
 
 
 def _infer_objects(values: list[dict[str, Any] | None]) -> Any:

@@ -31,10 +31,11 @@ _STARTS = {
 def known_answers(table: Outcomes, policy: CascadePolicy | MixPolicy) -> Answers:
     """Return the answers of a table, compared as the cascade does; refuse a table that lacks some."""
     answers = replace(table, answer_kind=policy.answer_kind).answers
-    silent_experts = []
-    for expert in policy.order:
-        if answers is None or (answers.codes[:, expert] < 0).all():
-            silent_experts.append(repr(table.experts[expert]))
+    silent_experts = [
+        repr(table.experts[expert])
+        for expert in policy.order
+        if answers is None or (answers.codes[:, expert] < 0).all()
+    ]
     if answers is None or silent_experts:
         names = listed(silent_experts, 6)
         raise InvalidInputError(

@@ -389,9 +389,7 @@ def _run_cascade(answered: AnsweredSplit, X_train: Any, X_test: Any) -> Choices:
     router.fit(X_train, errors[train], answers=answers.take(train), prices=asking_costs[train])
     policy: CascadePolicy = router.policy_
     run = policy.run(X_test, answers.take(test))
-    steps = []
-    for step in policy.steps:
-        steps.append([table.experts[expert] for expert in step])
+    steps = [[table.experts[expert] for expert in step] for step in policy.steps]
     parameters = {"steps": steps, "threshold": float(policy.threshold)}
     cascade_column = np.full(len(test), len(table.experts))
     return Choices(cascade_column, parameters, time.perf_counter() - start, run)
@@ -725,17 +723,16 @@ class Comparison:
     @property
     def choices(self) -> list[dict[str, Any]]:
         """Name, loss, accuracy, dollars and seconds of each method, then of what they are compared with."""
-        methods = []
-        for row in self.rows:
-            methods.append(
-                {
-                    "name": row.label,
-                    "loss": row.mean,
-                    "accuracy": row.accuracy,
-                    "dollars_per_1000": row.dollars_per_1000,
-                    "seconds": row.latency,
-                }
-            )
+        methods = [
+            {
+                "name": row.label,
+                "loss": row.mean,
+                "accuracy": row.accuracy,
+                "dollars_per_1000": row.dollars_per_1000,
+                "seconds": row.latency,
+            }
+            for row in self.rows
+        ]
         others = [row for row in self.baselines if row["key"] != "router"]
         mix = f"the mix of {self.row(self.chosen).label} at random"
         return methods + named_baselines(others, mix)
@@ -756,18 +753,17 @@ class Comparison:
         return f"Comparison({count_noun(len(self.rows), 'method')})\n{self.verdict.sentence}"
 
     def _repr_html_(self) -> str:
-        lines = []
-        for method in self.methods:
-            lines.append(
-                {
-                    "label": method["label"],
-                    "mean_cost": method["mean_cost"],
-                    self.quality_name: method["accuracy"],
-                    "price": method["price"],
-                    "verdict": method["verdict"],
-                    "headroom_captured": method["headroom_captured"],
-                }
-            )
+        lines = [
+            {
+                "label": method["label"],
+                "mean_cost": method["mean_cost"],
+                self.quality_name: method["accuracy"],
+                "price": method["price"],
+                "verdict": method["verdict"],
+                "headroom_captured": method["headroom_captured"],
+            }
+            for method in self.methods
+        ]
         title = f"{self.n_rows:,} rows, {count_noun(self.n_splits, 'split')}"
         return html_table(title, lines, [self.verdict.sentence])
 
@@ -954,9 +950,9 @@ def _comparable_splits(
     common = metrics.common_rows(costs[tested])
     comparable = np.zeros(len(costs), dtype=bool)
     comparable[tested] = common.rows
-    comparable_splits = []
-    for split in splits:
-        comparable_splits.append(replace(split, test=split.test[comparable[split.test]]))
+    comparable_splits = [
+        replace(split, test=split.test[comparable[split.test]]) for split in splits
+    ]
     if common.complete and not all(len(split.test) for split in comparable_splits):
         return splits, replace(common, complete=False).sentence
     return comparable_splits, common.sentence
@@ -1171,11 +1167,10 @@ def _choices_of_workers(
     Methods that need another package share no candidates with the others and are taken by themselves.
     """
     batches = _methods_by_package(methods)
-    jobs = []
+    jobs: list[Any] = []
     for run in runs:
         worker_run = replace(run, context=replace(run.context, jobs=None))
-        for batch in batches:
-            jobs.append(delayed(_choices_in_worker)(worker_run, batch))
+        jobs.extend(delayed(_choices_in_worker)(worker_run, batch) for batch in batches)
     stream = parallel_results(jobs, runs[0].context.jobs)
     try:
         for number in range(len(runs)):
@@ -1327,9 +1322,9 @@ def _mean_baselines(
     finished: FinishedSplits, key: str, expert_names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the means of ``baselines`` over splits; an expert is named if it is the same in all."""
-    baselines_of_splits = []
-    for split in finished:
-        baselines_of_splits.append(baselines(split.outcomes, split.chosen(key), expert_names))
+    baselines_of_splits = [
+        baselines(split.outcomes, split.chosen(key), expert_names) for split in finished
+    ]
     lines = []
     for baseline in zip(*baselines_of_splits, strict=True):
         experts = {line["expert"] for line in baseline}

@@ -110,6 +110,5 @@ def data_entries(experts: Sequence[str], task: Task, rows: int) -> list[list[str
     if "words" in task.cost:
         entries.append(["cost", task.cost["words"]])
     entries.append(["fingerprint", table.fingerprint()])
-    for finding in table.findings:
-        entries.append([finding.kind, finding.sentence])
+    entries.extend([finding.kind, finding.sentence] for finding in table.findings)
     return entries

@@ -184,10 +184,7 @@ class PriceWeights:
 
     def name(self, router_name: str, weight: float) -> str:
         """Return the name of the router at a weight."""
-        if weight >= 100:
-            number = f"{weight:,.0f}"
-        else:
-            number = f"{weight:.3g}"
+        number = f"{weight:,.0f}" if weight >= 100 else f"{weight:.3g}"
         return f"{router_name}, {self.words.format(number)}"
 
 
@@ -455,9 +452,10 @@ def groups(
     both_costs = np.column_stack([router_costs, rows.costs[:, constant]])
     shown = _shown_groups(values, ~np.isnan(both_costs))
     confidence_of_each = confidence ** (1 / max(1, len(shown.groups)))
-    lines = []
-    for group in shown.groups:
-        lines.append(_group_line(rows, group, both_costs[group.rows], confidence_of_each))
+    lines = [
+        _group_line(rows, group, both_costs[group.rows], confidence_of_each)
+        for group in shown.groups
+    ]
     lines.sort(key=lambda line: float(line["estimate"]))
     return {"column": column, "merged": shown.n_merged, "confidence": confidence, "rows": lines}
 
@@ -466,9 +464,9 @@ def _shown_groups(values: Sequence[Any], is_known: BoolArray) -> RowGroups:
     """Return groups of rows by value; ``is_known`` (n, 2) is for the costs of router and constant."""
     names, label_of_row = np.unique([_group_label(value) for value in values], return_inverse=True)
     shown_labels = _shown_labels(label_of_row, is_known)
-    shown_groups = []
-    for label in shown_labels:
-        shown_groups.append(RowGroup(str(names[label]), np.flatnonzero(label_of_row == label)))
+    shown_groups = [
+        RowGroup(str(names[label]), np.flatnonzero(label_of_row == label)) for label in shown_labels
+    ]
     small_labels = np.setdiff1d(np.arange(len(names)), shown_labels)
     if len(small_labels) == 0:
         return RowGroups(shown_groups, n_merged=0)
@@ -491,9 +489,10 @@ def _group_label(value: Any) -> str:
 
 def _shown_labels(label_of_row: IntArray, is_known: BoolArray) -> list[int]:
     """Return the labels with enough known costs of router and constant, the largest group first."""
-    sizes = []
-    for label in range(label_of_row.max(initial=-1) + 1):
-        sizes.append(int(is_known[label_of_row == label].sum(axis=0).min()))
+    sizes = [
+        int(is_known[label_of_row == label].sum(axis=0).min())
+        for label in range(label_of_row.max(initial=-1) + 1)
+    ]
     order = np.argsort(-np.array(sizes, dtype=np.intp), kind="stable")
     labels = [int(label) for label in order if sizes[label] >= MIN_GROUP_ROWS]
     # One group too many is better shown than merged alone.
@@ -617,10 +616,7 @@ def reward_form(estimator: EstimatorInfo | None) -> RewardForm:
     params = _reward_parameters(estimator)
     loss = params.get("loss", "mild")
     scale = params.get("cost_scale")
-    if isinstance(scale, (int, float)):
-        scale = float(scale)
-    else:
-        scale = None
+    scale = float(scale) if isinstance(scale, (int, float)) else None
     if loss == "tdef":
         return RewardForm("complement", scale, 0.5)
     if loss != "mild":

@@ -193,10 +193,7 @@ class EncoderFeatures(EmbeddingFeatures):
         """The file with the vectors of this encoder for this length; None without a cache."""
         if self.cache is False:
             return None
-        if self.cache is True:
-            folder = cache_folder()
-        else:
-            folder = Path(self.cache)
+        folder = cache_folder() if self.cache is True else Path(self.cache)
         return VectorCache(folder / f"{files.digest}-{max_length}.sqlite", files.width)
 
     def _loaded_encoder(self, files: EncoderFiles, max_length: int) -> LoadedEncoder:

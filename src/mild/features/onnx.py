@@ -108,9 +108,7 @@ class OnnxFeatures(EmbeddingFeatures):
             return np.empty((0, self.n_features_), np.float32)
         ids = running.tokens.ids(texts)
         batches = list(batches_by_length(ids))
-        vectors = []
-        for batch in batches:
-            vectors.append(self._run(running.session, [ids[i] for i in batch]))
+        vectors = [self._run(running.session, [ids[i] for i in batch]) for batch in batches]
         rows = np.empty((len(texts), vectors[0].shape[1]), np.float32)
         for batch, batch_vectors in zip(batches, vectors, strict=True):
             rows[batch] = batch_vectors

@@ -364,10 +364,11 @@ def _bins_of_equal_mass(values: FloatArray, n_bins: int) -> IntArray:
     """Return the bin (n_samples,) of each value, from 0; no bin is empty, and equal values share one."""
     ranks = tie_ranks(values)
     # A tie that crosses the border of two bins belongs to the upper one.
-    lowest_ranks = []
-    for ranks_of_bin in np.array_split(np.sort(ranks), n_bins):
-        if ranks_of_bin.size:
-            lowest_ranks.append(ranks_of_bin[0])
+    lowest_ranks = [
+        ranks_of_bin[0]
+        for ranks_of_bin in np.array_split(np.sort(ranks), n_bins)
+        if ranks_of_bin.size
+    ]
     return np.searchsorted(np.unique(lowest_ranks), ranks, side="right") - 1
 
 

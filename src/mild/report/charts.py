@@ -171,15 +171,17 @@ class FrontierChart:
 def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list[FrontierChart]:
     """Return two drawings of the frontier; the style sheet shows the one that fits the page."""
     axis = frontier["axis"]
-    points = []
-    for point in frontier["points"]:
-        if point[axis] is not None and point["quality"] is not None:
-            points.append(point)
+    points = [
+        point
+        for point in frontier["points"]
+        if point[axis] is not None and point["quality"] is not None
+    ]
     points.sort(key=lambda point: DEPTHS.index(point["kind"]))
     target = frontier.get("target") or {}
-    charts = []
-    for page_format in DRAWING_FORMATS:
-        charts.append(_frontier_chart(points, axis, target, experts, page_format))
+    charts = [
+        _frontier_chart(points, axis, target, experts, page_format)
+        for page_format in DRAWING_FORMATS
+    ]
     return charts
 
 
@@ -323,7 +325,5 @@ def calibration_scales(
     digits = 1
     if are_whole_percents:
         digits = 0
-    ticks = []
-    for value in tick_values:
-        ticks.append((x_scale(value), y_scale(value), percent(value, digits)))
+    ticks = [(x_scale(value), y_scale(value), percent(value, digits)) for value in tick_values]
     return x_scale, y_scale, ticks

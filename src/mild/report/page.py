@@ -365,9 +365,7 @@ def _groups(groups: Mapping[str, Any] | None) -> IntervalChart | None:
     """Return the chart of the differences of losses by group; None without groups."""
     if not groups or not groups["rows"]:
         return None
-    spans = []
-    for row in groups["rows"]:
-        spans.append((row["estimate"], row["low"], row["high"]))
+    spans = [(row["estimate"], row["low"], row["high"]) for row in groups["rows"]]
     return interval_chart(spans)
 
 

@@ -219,10 +219,7 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
         if importlib.util.find_spec("torch") is None:
             missing = ["neural"]
         return [name for name in FAMILIES if name not in missing], missing
-    if isinstance(families, str):
-        names = [families]
-    else:
-        names = _listed(families)
+    names = [families] if isinstance(families, str) else _listed(families)
     if not names:
         raise invalid("families", f"must name at least one family, or be None; got {families!r}.")
     for name in names:
@@ -286,8 +283,10 @@ def _linear_family(strengths: Sequence[float], ties: str | None) -> list[Candida
     settings: list[dict[str, Any]] = [
         {"rewards": kind, "margins": "uniform"} for kind in ("others", "complement", "contrast")
     ]
-    for strength in BASELINE_STRENGTHS:
-        settings.append({"rewards": "baseline", "strength": strength, "margins": "uniform"})
+    settings.extend(
+        {"rewards": "baseline", "strength": strength, "margins": "uniform"}
+        for strength in BASELINE_STRENGTHS
+    )
     settings += [{"loss": "tdef"}, {"loss": "ce"}]
 
     candidates = []

@@ -208,9 +208,7 @@ class CascadeRouter(BaseRouter):
         """
         check_is_fitted(self, "candidates_")
         check_strength("price_weight", price_weight)
-        losses = []
-        for candidate in self.candidates_:
-            losses.append(candidate.cost + price_weight * candidate.paid)
+        losses = [candidate.cost + price_weight * candidate.paid for candidate in self.candidates_]
         return self.policy_of(self.candidates_[first_smallest(losses)], price_weight)
 
     def policy_of(

@@ -559,10 +559,7 @@ class LinearObjective:
         for begin in range(start, stop, BLOCK):
             rows = slice(begin, min(begin + BLOCK, stop))
             block = self.X[rows]
-            if is_sparse:
-                scores = np.ascontiguousarray((block @ coef.T).T)
-            else:
-                scores = coef @ block.T
+            scores = np.ascontiguousarray((block @ coef.T).T) if is_sparse else coef @ block.T
             scores += intercept[:, None]
             block_value, slope = self.loss.evaluate(scores, rows)
             value += block_value
@@ -594,10 +591,7 @@ def single_blas_thread() -> Iterator[int]:
     with _blas_lock:
         controller = _controller()
         counts = [lib["num_threads"] for lib in controller.info() if lib["user_api"] == "blas"]
-        if _blas_limits:
-            first = _blas_limits[0]
-        else:
-            first = controller.limit(limits=1, user_api="blas")
+        first = _blas_limits[0] if _blas_limits else controller.limit(limits=1, user_api="blas")
         _blas_limits.append(first)
     try:
         yield max(1, min(max(counts, default=1), cores()))

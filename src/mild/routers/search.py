@@ -824,8 +824,9 @@ def _blocks(candidates: dict[int, Candidate]) -> list[dict[int, Candidate]]:
         size = 1
         if family in SHARING_FAMILIES:
             size = BLOCK
-        for start in range(0, len(numbered), size):
-            blocks.append(dict(numbered[start : start + size]))
+        blocks.extend(
+            dict(numbered[start : start + size]) for start in range(0, len(numbered), size)
+        )
     return blocks
 
 

@@ -372,10 +372,7 @@ def _line_search(
             too_short = length
         else:
             too_long = length
-        if np.isfinite(too_long):
-            length = (too_short + too_long) / 2
-        else:
-            length = 2 * too_short
+        length = (too_short + too_long) / 2 if np.isfinite(too_long) else 2 * too_short
     return best
 
 
@@ -635,10 +632,7 @@ class LinearPath:
         self, problem: _PathProblem, neighbour: FloatArray | None, options: SolverOptions
     ) -> WarmStart:
         """Return the start on the sample, or where there is none, on all rows."""
-        if problem.on_sample is None:
-            objective = problem.on_all_rows
-        else:
-            objective = problem.on_sample
+        objective = problem.on_all_rows if problem.on_sample is None else problem.on_sample
         return make_warm_start(
             objective,
             problem.preconditioner,

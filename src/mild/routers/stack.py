@@ -473,9 +473,9 @@ def _least_squares(
     is_known = ~np.isnan(costs)
     root = np.sqrt(sample_weight)[:, None]
     target = (root * _known_differences(costs, is_known)).ravel()
-    columns = []
-    for prediction in predictions:
-        columns.append((root * _known_differences(prediction, is_known)).ravel())
+    columns = [
+        (root * _known_differences(prediction, is_known)).ravel() for prediction in predictions
+    ]
     basis, triangle = np.linalg.qr(np.column_stack(columns).astype(float))
     return _LeastSquares(triangle, basis.T @ target)
 

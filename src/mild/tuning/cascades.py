@@ -204,9 +204,7 @@ def describe_cascade(
     steps_of_cascades = []
     sentences = []
     for cascade, share in zip(router.cascades, _shares_of_cascades(router), strict=True):
-        step_names = []
-        for step in cascade.steps:
-            step_names.append([expert_names[expert] for expert in step])
+        step_names = [[expert_names[expert] for expert in step] for step in cascade.steps]
         steps_of_cascades.append(step_names)
         sentences.append(_path_sentence(cascade, share, expert_names))
     if seconds is not None and reference_seconds is not None:
@@ -361,10 +359,11 @@ def best_expert_per_price_level(table: Outcomes, n_levels: int) -> list[int]:
     mean_prices = np.nanmean(_prices_or_zeros(table), axis=0)
     mean_scores = np.nanmean(table.scores, axis=0)
     by_price = np.argsort(tie_ranks(mean_prices), kind="stable")
-    experts = []
-    for level in np.array_split(by_price, n_levels):
-        if level.size:
-            experts.append(int(level[first_smallest(-mean_scores[level])]))
+    experts = [
+        int(level[first_smallest(-mean_scores[level])])
+        for level in np.array_split(by_price, n_levels)
+        if level.size
+    ]
     return experts
 
 

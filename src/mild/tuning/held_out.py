@@ -533,8 +533,7 @@ class _SettingPath:
         if self.held_out.can_mix:
             n_mixes = STEPS_BETWEEN
         for first, second in pairwise(hull):
-            for number in range(1, n_mixes + 1):
-                mixes.append(_Mix(first, second, number / n_mixes))
+            mixes.extend(_Mix(first, second, number / n_mixes) for number in range(1, n_mixes + 1))
         points = []
         for mix in mixes:
             point = self._point(mix)

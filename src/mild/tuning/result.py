@@ -175,9 +175,11 @@ class TuneResult:
             sentences.append(self._level_sentence())
         if self.cascade is not None:
             sentences.extend(self.cascade["sentences"])
-        for unused in (self.prices_unused, self.answers_unused):
-            if unused is not None:
-                sentences.append(unused["sentence"])
+        sentences.extend(
+            unused["sentence"]
+            for unused in (self.prices_unused, self.answers_unused)
+            if unused is not None
+        )
         return sentences
 
     def _level_sentence(self) -> str:
@@ -248,8 +250,6 @@ class TuneResult:
         if self.target is not None:
             title = "What more certainty of meeting the target costs"
             return html_table(title, list(self.certainty_rows), self.sentences)
-        best = []
-        for entry in self.ranked[:SHOWN]:
-            best.append({name: entry[name] for name in SHOWN_COLUMNS})
+        best = [{name: entry[name] for name in SHOWN_COLUMNS} for entry in self.ranked[:SHOWN]]
         title = f"Best of {len(self.rows)} candidates, {self.n_folds} folds"
         return html_table(title, best, self.sentences)

@@ -264,9 +264,7 @@ def fit_cascades(task: Task, part: FoldFeatures, max_calls: int) -> FittedCascad
     quality = np.array([1 - candidate.cost for candidate in candidates])
     dollars = np.array([candidate.paid for candidate in candidates])
     kept = concave_hull(quality, dollars)
-    policies = []
-    for index in kept:
-        policies.append(router.policy_of(candidates[index]).with_ranks(task.ranks))
+    policies = [router.policy_of(candidates[index]).with_ranks(task.ranks) for index in kept]
     return FittedCascades(policies, quality[kept], dollars[kept])
 
 

@@ -111,22 +111,21 @@ def key_rows(store: AccessStore) -> list[dict[str, Any]]:
     """The keys with their budgets, and the dollars spent today and this month, JSON-ready."""
     day, month = periods_at(time.time())
     totals = store.totals([day.name, month.name])
-    rows = []
-    for key in store.read_keys():
-        rows.append(
-            {
-                "name": key.name,
-                "key": key.hint,
-                "created": time.strftime("%Y-%m-%d", time.gmtime(key.created)),
-                "revoked": key.revoked is not None,
-                "spent_day": _spent(totals, Account(key.scope, day.name)),
-                "budget_day": dollars_or_none(key.budget_day),
-                "spent_month": _spent(totals, Account(key.scope, month.name)),
-                "budget_month": dollars_or_none(key.budget_month),
-                "requests_per_minute": key.requests_per_minute,
-                "admin": key.admin,
-            }
-        )
+    rows = [
+        {
+            "name": key.name,
+            "key": key.hint,
+            "created": time.strftime("%Y-%m-%d", time.gmtime(key.created)),
+            "revoked": key.revoked is not None,
+            "spent_day": _spent(totals, Account(key.scope, day.name)),
+            "budget_day": dollars_or_none(key.budget_day),
+            "spent_month": _spent(totals, Account(key.scope, month.name)),
+            "budget_month": dollars_or_none(key.budget_month),
+            "requests_per_minute": key.requests_per_minute,
+            "admin": key.admin,
+        }
+        for key in store.read_keys()
+    ]
     return rows
 
 

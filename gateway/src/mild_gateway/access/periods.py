@@ -31,9 +31,8 @@ def _periods_of_day(days: int) -> tuple[Period, Period]:
     moment = time.gmtime(days * DAY)
     month_name = f"{moment.tm_year:04d}-{moment.tm_mon:02d}"
     day_name = f"{month_name}-{moment.tm_mday:02d}"
-    if moment.tm_mon == 12:
-        next_month = (moment.tm_year + 1, 1)
-    else:
-        next_month = (moment.tm_year, moment.tm_mon + 1)
+    next_month = (
+        (moment.tm_year + 1, 1) if moment.tm_mon == 12 else (moment.tm_year, moment.tm_mon + 1)
+    )
     month_end = calendar.timegm((*next_month, 1, 0, 0, 0))
     return Period("day", day_name, (days + 1) * DAY), Period("month", month_name, month_end)

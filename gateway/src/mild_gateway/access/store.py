@@ -229,10 +229,7 @@ class AccessStore:
                 open_ids.add(row.scope)
             else:
                 totals[Account(row.scope, row.period)] = Totals(row.spent, row.held, row.lost)
-        if times:
-            now = max(times)
-        else:
-            now = database.time(self._clock())
+        now = max(times) if times else database.time(self._clock())
         return LockedRows(now, open_ids, totals)
 
     def _connected(self) -> Database:
@@ -335,15 +332,15 @@ def _write(
         "deadline": deadline + _MARKER_SECONDS,
     }
     reservation_rows = [marker]
-    for claim in books.granted:
-        reservation_rows.append(
-            {
-                "id": claim.id,
-                "accounts": json.dumps(claim.accounts),
-                "amount": claim.amount,
-                "deadline": deadline,
-            }
-        )
+    reservation_rows.extend(
+        {
+            "id": claim.id,
+            "accounts": json.dumps(claim.accounts),
+            "amount": claim.amount,
+            "deadline": deadline,
+        }
+        for claim in books.granted
+    )
     count_rows = []
     for scope, requests in books.requests_now().items():
         count_rows.append({"scope": scope, "second": int(now), "requests": requests})

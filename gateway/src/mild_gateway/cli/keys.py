@@ -214,18 +214,17 @@ def _show_keys(rows: list[dict[str, Any]]) -> None:
     if not rows:
         typer.echo("No keys yet: mild keys add NAME")
         return
-    lines = []
-    for row in rows:
-        lines.append(
-            {
-                "name": _marked_name(row),
-                "key": row["key"],
-                "created": row["created"],
-                "today": _of(row["spent_day"], row["budget_day"]),
-                "this month": _of(row["spent_month"], row["budget_month"]),
-                "per minute": str(row["requests_per_minute"] or "–"),
-            }
-        )
+    lines = [
+        {
+            "name": _marked_name(row),
+            "key": row["key"],
+            "created": row["created"],
+            "today": _of(row["spent_day"], row["budget_day"]),
+            "this month": _of(row["spent_month"], row["budget_month"]),
+            "per minute": str(row["requests_per_minute"] or "–"),
+        }
+        for row in rows
+    ]
     print_table(count_noun(len(rows), "key"), columns_of(lines), left=("key", "created"))
 
 

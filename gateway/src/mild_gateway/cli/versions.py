@@ -99,16 +99,15 @@ def _drop_candidate(folder: Path, why: str | None, as_json: bool) -> None:
 
 def _show(known_versions: Versions) -> None:
     """Print a table of the versions, and below it what happened when."""
-    rows = []
-    for version in known_versions.rows:
-        rows.append(
-            {
-                "version": str(version["version"]),
-                "role": version["role"],
-                "router": version["router"] or "–",
-                "created": shown_moment(version["created"]),
-            }
-        )
+    rows = [
+        {
+            "version": str(version["version"]),
+            "role": version["role"],
+            "router": version["router"] or "–",
+            "created": shown_moment(version["created"]),
+        }
+        for version in known_versions.rows
+    ]
     print_table(str(known_versions.folder), columns_of(rows), left=("role", "router", "created"))
     for event in known_versions.history:
         print_sentence(

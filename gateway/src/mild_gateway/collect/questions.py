@@ -148,9 +148,10 @@ def _options(columns: Columns, rows: int) -> list[tuple[str, ...]]:
         option_columns.append(columns[letter])
     if len(option_columns) < 2:
         return [()] * rows
-    options = []
-    for row in zip(*option_columns, strict=True):
-        options.append(tuple(str(cell) for cell in row if cell not in (None, "")))
+    options = [
+        tuple(str(cell) for cell in row if cell not in (None, ""))
+        for row in zip(*option_columns, strict=True)
+    ]
     return options
 
 

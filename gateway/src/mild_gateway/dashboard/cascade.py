@@ -70,16 +70,15 @@ def _step_lines(
     ended_at: Counter[int], n_asked: int, experts: Mapping[int, Sequence[str]]
 ) -> list[dict[str, Any]]:
     """For each step its experts, and how many of the requests ended there."""
-    lines = []
-    for step in sorted(experts):
-        lines.append(
-            {
-                "step": step,
-                "experts": experts[step],
-                "requests": ended_at[step],
-                "share": ended_at[step] / n_asked,
-            }
-        )
+    lines = [
+        {
+            "step": step,
+            "experts": experts[step],
+            "requests": ended_at[step],
+            "share": ended_at[step] / n_asked,
+        }
+        for step in sorted(experts)
+    ]
     return lines
 
 

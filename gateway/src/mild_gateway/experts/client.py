@@ -231,12 +231,8 @@ class EndpointClient:
         body: bytes,
         headers: Mapping[str, str] | None,
     ) -> aiohttp.ClientResponse:
-        payload: aiohttp.BytesPayload | io.BytesIO
-        if len(body) < 2**20:
-            payload = aiohttp.BytesPayload(body)
-        else:
-            # aiohttp warns about long bodies of plain bytes.
-            payload = io.BytesIO(body)
+        # aiohttp warns about long bodies of plain bytes.
+        payload = aiohttp.BytesPayload(body) if len(body) < 2**20 else io.BytesIO(body)
         try:
             # Neither a head in small pieces nor interim responses without end take longer.
             async with attempt.timeout:

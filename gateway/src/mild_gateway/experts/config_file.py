@@ -265,10 +265,11 @@ def _keys(kind: Any, location: Location) -> list[str]:
         if typing.get_origin(kind) in (Union, types.UnionType):
             kind = _without_none(kind)
     internal = getattr(kind, "internal", ())
-    keys = []
-    for field in dataclasses.fields(kind):
-        if field.init and field.name not in internal:
-            keys.append(field.name)
+    keys = [
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.init and field.name not in internal
+    ]
     keys.extend(getattr(kind, "other_keys", ()))
     return keys
 

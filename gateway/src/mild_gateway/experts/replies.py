@@ -91,10 +91,7 @@ def _answer(content: Any) -> Reply | None:
     if text is None:
         return None
     usage = read_usage(content.get("usage"), needs_out=True)
-    if isinstance(finish, str):
-        finish = storable(finish)
-    else:
-        finish = None
+    finish = storable(finish) if isinstance(finish, str) else None
     log_probabilities = token_log_probabilities(choice)
     mean = None
     if log_probabilities:
@@ -111,10 +108,11 @@ def _text_of(content: Any) -> str | None:
         return content
     if not isinstance(content, list):
         return None
-    texts = []
-    for part in content:
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts.append(part["text"])
+    texts = [
+        part["text"]
+        for part in content
+        if isinstance(part, dict) and isinstance(part.get("text"), str)
+    ]
     return "".join(texts)
 
 
@@ -127,10 +125,9 @@ def token_log_probabilities(choice: Mapping[str, Any]) -> list[float]:
     logprobs = choice.get("logprobs")
     if not isinstance(logprobs, dict):
         return []
-    values: list[Any] = []
-    for token in logprobs.get("content") or ():
-        if isinstance(token, dict):
-            values.append(token.get("logprob"))
+    values: list[Any] = [
+        token.get("logprob") for token in logprobs.get("content") or () if isinstance(token, dict)
+    ]
     values += logprobs.get("token_logprobs") or ()
     return [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
 

@@ -338,9 +338,9 @@ class Learning:
                 quantities["dollars"] = (logged.dollars, prices - policy.betas)
         judgement = judge(graded, old, new, quantities, self.confidence, self.min_judged)
         reason = judgement.reason
-        if self.accept == "cheaper" and reason in ("noise", "unsupported"):
-            if _is_cheaper(judgement):
-                reason = "cheaper"
+        is_open = reason in ("noise", "unsupported")
+        if self.accept == "cheaper" and is_open and _is_cheaper(judgement):
+            reason = "cheaper"
         return Learned(router, judgement, reason, until)
 
     def trained_on(self, learned: Learned) -> dict[str, int]:

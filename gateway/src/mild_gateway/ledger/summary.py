@@ -97,9 +97,8 @@ def _sums(
     """Sums over minutes, from the first until before the last, by these columns; most requests first."""
     sums = minutes.c
     selected: list[sa.ColumnElement[Any]] = list(columns)
-    for name in SUMS:
-        # PostgreSQL sums whole numbers as decimals.
-        selected.append(sa.cast(sa.func.sum(sums[name]), sums[name].type).label(name))
+    # PostgreSQL sums whole numbers as decimals.
+    selected.extend(sa.cast(sa.func.sum(sums[name]), sums[name].type).label(name) for name in SUMS)
     selected.append(sa.func.min(sums.minute).label("start"))
     selected.append(sa.func.max(sums.minute).label("end"))
     query = sa.select(*selected).where(sums.minute >= first, sums.minute < last)

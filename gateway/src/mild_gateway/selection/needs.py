@@ -75,10 +75,7 @@ def _has_tools(document: Mapping[str, Any]) -> bool:
     """Whether a request has tools, calls of them, or a turn of a tool."""
     if document.get("tools") or document.get("functions"):
         return True
-    for turn in turns_of(document):
-        if turn.get("role") == "tool" or turn.get("tool_calls"):
-            return True
-    return False
+    return any(turn.get("role") == "tool" or turn.get("tool_calls") for turn in turns_of(document))
 
 
 def _asks_for_reasoning(document: Mapping[str, Any]) -> bool:
@@ -104,10 +101,11 @@ def answer_formats(document: Mapping[str, Any]) -> list[str]:
         _inner(document, "text", "format"),
         _inner(document, "output_config", "format"),
     )
-    types = []
-    for answer_format in formats:
-        if isinstance(answer_format, dict) and isinstance(answer_format.get("type"), str):
-            types.append(answer_format["type"])
+    types = [
+        answer_format["type"]
+        for answer_format in formats
+        if isinstance(answer_format, dict) and isinstance(answer_format.get("type"), str)
+    ]
     return types
 
 

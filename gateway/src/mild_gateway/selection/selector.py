@@ -499,12 +499,8 @@ class ExpertSelector:
     ) -> Selection:
         """The selection of an expert that was drawn with these probabilities."""
         order = [self.names[chosen]]
-        for k in scores.order:
-            if k != chosen:
-                order.append(self.names[k])
-        for name in self._fallback_names:
-            if name not in missing:
-                order.append(name)
+        order.extend(self.names[k] for k in scores.order if k != chosen)
+        order.extend(name for name in self._fallback_names if name not in missing)
         expected = None
         if scores.costs is not None:
             expected = dict(zip(self.names, scores.costs, strict=True))

@@ -49,10 +49,7 @@ def answer_headers(
 
 def _path(calls: Calls) -> str:
     """The experts of a cascade, by step."""
-    asked = []
-    for call in calls.all:
-        if call.attempts:
-            asked.append((call.step, call.name or call.expert))
+    asked = [(call.step, call.name or call.expert) for call in calls.all if call.attempts]
     return path_of(asked)
 
 

@@ -291,10 +291,11 @@ class HostCheck:
 
     def _check_local(self, host: str) -> None:
         text = host.lower()
-        if text.startswith("["):
-            name = text[1:].partition("]")[0]
-        else:
-            name = text.partition(":")[0].rstrip(".")
+        name = (
+            text[1:].partition("]")[0]
+            if text.startswith("[")
+            else text.partition(":")[0].rstrip(".")
+        )
         if not (name == self._host or is_loopback(name) or name.endswith(".localhost")):
             raise Refusal(
                 403,

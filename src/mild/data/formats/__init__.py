@@ -99,10 +99,12 @@ def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
         for name, layout in layouts.items():
             if rank == 0 or len(layout.scores) != 1:
                 contents_by_format[name] = _what_is_read(layout)
-        if "endings" in contents_by_format and "routellm" in contents_by_format:
-            # gpt_correct is a column of gpt, not a model of this name.
-            if layouts["routellm"].outcome_columns <= layouts["endings"].outcome_columns:
-                del contents_by_format["routellm"]
+        # gpt_correct is a column of gpt, not a model of this name.
+        if (
+            contents_by_format.keys() >= {"endings", "routellm"}
+            and layouts["routellm"].outcome_columns <= layouts["endings"].outcome_columns
+        ):
+            del contents_by_format["routellm"]
         if contents_by_format:
             return contents_by_format
     return {}

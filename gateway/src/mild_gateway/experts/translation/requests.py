@@ -399,11 +399,11 @@ def _blocks_of(message: Document) -> list[Document]:
         if content:
             blocks.append({"type": "text", "text": content})
     elif content is not None:
-        for part in get_objects(message, "content", "messages"):
-            blocks.append(_block_of(part))
+        blocks.extend(_block_of(part) for part in get_objects(message, "content", "messages"))
     if message.get("tool_calls"):
-        for call in get_objects(message, "tool_calls", "messages"):
-            blocks.append(_tool_use_block(call))
+        blocks.extend(
+            _tool_use_block(call) for call in get_objects(message, "tool_calls", "messages")
+        )
     return blocks
 
 
