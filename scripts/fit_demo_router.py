@@ -62,9 +62,7 @@ def with_cascade(router: Router) -> Router:
         np.array(list(RIGHT_ANSWERS), float),
         np.array(list(RIGHT_ANSWERS.values()), float),
     )
-    steps = []
-    for names in STEPS:
-        steps.append([router.experts.index(name) for name in names])
+    steps = [[router.experts.index(name) for name in names] for names in STEPS]
     policy = CascadePolicy("free_text", steps, THRESHOLD, table, router.policy)
     return replace(router, policy=policy)
 

@@ -407,13 +407,7 @@ def _step_finding(settings: Settings, router: Router, cascade: decide.Cascade) -
         return _warning(
             f"the cascade asks only experts without an endpoint: the model {model} asks one expert."
         )
-<<<<<<< HEAD
-    steps = []
-    for step in decide.steps_of(served):
-        steps.append(", ".join(router.experts[k] for k in step))
-=======
-    steps = [", ".join(router.experts[k] for k in step) for step in served.steps]
->>>>>>> e8ceab5c (The linter's rules of idiom are on: comprehensions and conditional expressions where they say it)
+    steps = [", ".join(router.experts[k] for k in step) for step in decide.steps_of(served)]
     return _note(
         f"the model {model} asks {'; then '.join(steps)}. The model mild-direct asks one expert."
     )

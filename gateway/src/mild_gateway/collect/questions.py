@@ -42,11 +42,12 @@ class Questions:
 
     def first(self, limit: int | None) -> Questions:
         """The first ``limit`` of them; all for None."""
-        if limit is not None:
-            if isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 1:
-                rule = f"must be an integer, at least 1; got {limit!r}."
-                raise InvalidInputError(parameter="limit", rule=rule)
-        if limit is None or limit >= len(self.items):
+        if limit is None:
+            return self
+        if isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 1:
+            rule = f"must be an integer, at least 1; got {limit!r}."
+            raise InvalidInputError(parameter="limit", rule=rule)
+        if limit >= len(self.items):
             return self
         columns = {name: values[:limit] for name, values in self.columns.items()}
         explanation = f"the first {limit:,} of {self.explanation}"

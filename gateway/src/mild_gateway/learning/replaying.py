@@ -165,19 +165,10 @@ def replay(
         rule = f"must be a file or a postgresql:// URL; got {ledger!r}."
         raise InvalidInputError(parameter="ledger", rule=rule)
     if not isinstance(router, (Router, str, os.PathLike)):
-<<<<<<< HEAD
         rule = f"must be a router or the folder of one; got {router!r}."
         raise InvalidInputError(parameter="router", rule=rule)
-    if isinstance(router, Router):
-        loaded = router
-    else:
-        loaded = decide.load_router(router)
+    loaded = router if isinstance(router, Router) else decide.load_router(router)
     if decide.cascade_of(loaded) is not None:
-=======
-        raise invalid("router", f"must be a router or the folder of one; got {router!r}.")
-    loaded = router if isinstance(router, Router) else load(router)
-    if loaded.cascade is not None:
->>>>>>> e8ceab5c (The linter's rules of idiom are on: comprehensions and conditional expressions where they say it)
         raise UnsupportedError(
             "a cascade cannot be replayed, because a ledger does not hold the answers of experts that were "
             "not asked; replay its router without answers (router.direct).",
