@@ -16,9 +16,9 @@ from mild.core.answers import (
     answer_codes,
     canonical_answer,
     detect_kind,
-    is_refusal,
     kind_by_scores,
 )
+from mild.core.refusals import is_refusal
 from mild.errors import InvalidInputError
 
 JSON = st.recursive(

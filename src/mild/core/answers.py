@@ -25,6 +25,7 @@ import numpy as np
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.choice_parsing import extract_letter
 from mild.core.number_parsing import extract_number, is_number_text
+from mild.core.refusals import folded, is_refusal
 
 #: Kinds of answers, and how each is compared.
 KINDS = {
@@ -59,20 +60,6 @@ _LETTER = re.compile(r"[\[(\"'`*]*[A-Ja-j][\])\"'`*.:]*")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
 # Dots and dashes, and invisible letters and symbols: Hangul fillers, and the blank of Braille.
 _FILLERS = ".\u2026-\u2013\u2014\u115f\u1160\u2800\u3164\uffa0"
-# A short text that begins like this is a refusal and nothing else.
-_LONGEST_REFUSAL = 300
-_APOLOGY = r"(?:(?:i am|i'm) (?:(?:very|so|really) )?sorry|sorry|unfortunately|i apologi[sz]e|my apologies)"
-_CANNOT = (
-    r"(?:i cannot|i can not|i can't|i won't|i will not|i must decline to"
-    r"|(?:i am|i'm) (?:unable|not able|not allowed|not permitted) to)"
-)
-_HELP = (
-    r"(?:help(?! \w+ing\b)|assist|comply|answer|provide|fulfil|fulfill|do|discuss|create|generate|write"
-    r"|engage|continue|support|complete|share|offer|give|respond|participate)"
-)
-_ONLY_REFUSAL = re.compile(
-    rf"(?:{_APOLOGY}\W+)?(?:but )?(?:as an ai\b[\w ]*\W+)?{_CANNOT} (?:\w+ly )?{_HELP}\b"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,20 +94,6 @@ class Answers:
         """The answers of some experts, in this order."""
         columns = list(experts)
         return Answers(self.kind, self.codes[:, columns])
-
-
-def is_refusal(text: str) -> bool:
-    """Return whether a text does nothing but refuse to answer, in English.
-
-    >>> is_refusal("I'm sorry, but I can't assist with that."), is_refusal("I cannot help laughing: 4.")
-    (True, False)
-    >>> is_refusal("Sorry, I was wrong before: it is 4."), is_refusal("I don't know.")
-    (False, False)
-    """
-    if len(text) > _LONGEST_REFUSAL:
-        return False
-    words = " ".join(_folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").split())
-    return _ONLY_REFUSAL.match(words) is not None
 
 
 def _is_blank(text: str) -> bool:
@@ -453,19 +426,12 @@ def _code(text: str) -> str:
     return _without_fence(text).replace("\r\n", "\n").strip("\n")
 
 
-def _folded(text: str) -> str:
-    """Return a text in lower case, with equivalent characters made equal."""
-    # The folded text may have characters that can be normalised again.
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return unicodedata.normalize("NFKC", folded)
-
-
 def _short_text(text: str) -> str:
     """Return a text in lower case, without punctuation around it; empty if it is punctuation only."""
-    folded = _folded(text)
-    if _is_blank(text) or _is_blank(folded):
+    lower = folded(text)
+    if _is_blank(text) or _is_blank(lower):
         return ""
-    inner = " ".join(folded.split()).strip(" .,:;!?\"'`()[]*")
+    inner = " ".join(lower.split()).strip(" .,:;!?\"'`()[]*")
     return text.strip() if _is_blank(inner) else inner
 
 
@@ -473,7 +439,7 @@ def _free_text(text: str) -> str:
     """Return a text in lower case, without punctuation and line breaks; empty if it is only those."""
     if _is_blank(text):
         return ""
-    return " ".join(_PUNCTUATION.sub(" ", _folded(text)).split()) or text.strip()
+    return " ".join(_PUNCTUATION.sub(" ", folded(text)).split()) or text.strip()
 
 
 _CANONICAL: dict[str, Callable[[str], str | None]] = {
