@@ -137,8 +137,7 @@ def test_a_search_is_the_same(target):
 
 def test_a_comparison_is_the_same():
     table, moved = read(TABLES["partial"]), read(TABLES["partial"], ORDERS["reversed"])
-    search = mild.RouterCV(cv=2)
-    options = {"methods": "ce,knn", "n_splits": 2, "search": search, "n_jobs": 1}
+    options = {"methods": "ce,knn", "n_splits": 2, "n_jobs": 1}
     found, other = mild.compare(table, **options), mild.compare(moved, **options)
     assert timeless(found.as_dict()) == timeless(other.as_dict())
 

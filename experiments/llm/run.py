@@ -380,7 +380,6 @@ class _Runner:
                 alphas=strengths,
                 margin_factors=MARGIN_FACTORS if method.margins == "tuned" else (1.0,),
                 margin_exponents=(),
-                bias=False,
                 grid="paper" if method.margins == "grid" else "ratios",
                 cv=inner,
                 one_standard_error=False,

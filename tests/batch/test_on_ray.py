@@ -73,7 +73,7 @@ def invoke(*words):
 
 def test_an_existing_connection_to_ray_is_used_and_stays_open(ray):
     assert ray.cluster_resources()["CPU"] == 2
-    with connect(workers=3) as inner:
+    with connect() as inner:
         assert inner is ray
     assert ray.is_initialized()
     with (

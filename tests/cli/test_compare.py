@@ -87,7 +87,7 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
             "groups must be the name of a column; there is no column 'topic'",
         ),
         (["--time", "subject"], "must hold numbers or dates"),
-        (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
+        (["--model", "x"], "--model is for --text encoder or hashing+encoder"),
     ],
 )
 def test_invalid_options_are_an_error_of_one_sentence(mild, logs, words, said):

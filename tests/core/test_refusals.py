@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,11 @@ def test_other_objects_are_answers(text):
 def test_a_long_text_that_begins_with_a_refusal_says_more():
     text = "I cannot help with the first part. " + "The second part is easy. " * 20
     assert not is_refusal(text)
+
+
+@pytest.mark.parametrize("text", ["as an ai " * 33, "मैं एक " * 40, "作为" * 150, "als ki " * 40])
+def test_words_before_no_refusal_are_read_fast(text):
+    start = time.process_time()
+    assert not is_refusal(text)
+    # One expression for all of it took a minute.
+    assert time.process_time() - start < 5

@@ -142,12 +142,9 @@ def test_the_kind_is_detected_by_the_scores_or_set():
     assert "(short_text)" in table.layout
 
 
-def test_answers_are_neither_queries_nor_features(tmp_path):
+def test_answers_are_no_queries():
     assert code_of(wide(), query="answer__little") == "invalid_query"
     assert code_of(wide(), query="answer__*") == "invalid_query"
-    file = tmp_path / "features.csv"
-    file.write_text("f,answer__a,logprob__a,cost__a,cost__b\n1,2,-1,0,1\n2,3,-2,1,0\n")
-    assert read_outcomes(file).feature_names == ["f"]
 
 
 @pytest.mark.parametrize(

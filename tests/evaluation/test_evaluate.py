@@ -207,7 +207,7 @@ def test_the_report_is_written_whole(judged, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*figures are optimistic")
-def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
+def test_methods_are_compared_in_python_on_texts_and_on_vectors(parts):
     found = mild.compare(parts[0], price_weight=50, methods=["ce", "tdef"], n_splits=2)
     frame = found.to_frame()
     assert list(frame["method"]) == ["constant", "ce", "tdef"]
@@ -217,8 +217,8 @@ def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(240, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
-    columns = {"x": X[:, 0], "y": X[:, 1], "pair": [f"p{row // 2}" for row in range(240)]}
-    columns |= {"cost__a": costs[:, 0], "cost__b": costs[:, 1]}
+    columns = {"vector": X.tolist(), "pair": [f"p{row // 2}" for row in range(240)]}
+    columns |= {"score__a": 1 - costs[:, 0], "score__b": 1 - costs[:, 1]}
     table = mild.read_outcomes(pa.table(columns))
     options = {"methods": ["ce"], "n_splits": 5}
     numbers = mild.compare(table, groups="pair", **options)

@@ -75,14 +75,6 @@ def test_mixtures_are_the_upper_hull_of_the_constants():
     assert efficient(points, "dollars") == [0, 1, 2, 4]
 
 
-def test_methods_are_shown_but_take_no_part_in_the_line():
-    better = {"name": "CE", "cost": 0.0, "quality": 1.0, "dollars": 0.5, "shares": [1, 0, 0]}
-    found = frontier(gathered(make_table(SCORES), [0] * 4), methods=[better])
-    (method,) = of_kind(found, "method")
-    assert method["name"] == "CE"
-    assert not method["efficient"]
-
-
 def test_a_priced_router_goes_from_the_best_to_the_cheapest():
     table = make_table(SCORES)
     X = 1 - table.scores + [0.01, 0.005, 0.0]

@@ -31,7 +31,7 @@ def is_refusal(text: str) -> bool:
     if len(text) > _LONGEST:
         return False
     words = " ".join(folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").split())
-    return _pattern().match(words.lstrip("*¡¿ ")) is not None
+    return _begins_with_refusal(words.lstrip("*¡¿ "))
 
 
 def folded(text: str) -> str:
@@ -42,17 +42,48 @@ def folded(text: str) -> str:
 
 
 @cache
-def _pattern() -> re.Pattern[str]:
-    """All languages as one regular expression, to be matched at the beginning of a folded text."""
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What may stand before a refusal, and refusals, in all languages, for folded texts."""
     phrases = files("mild.core").joinpath("refusals.toml").read_text(encoding="utf-8")
-    languages = tomllib.loads(unicodedata.normalize("NFKC", phrases))
-    before = "|".join(phrase for words in languages.values() for phrase in words["before"])
+    languages = tomllib.loads(unicodedata.normalize("NFKC", phrases)).values()
+    before = "|".join(phrase for words in languages for phrase in words["before"])
     refusals = [
         rf"(?:{'|'.join(words['cannot'])})[^.;:!?。।۔؟\n]{{0,{words['within']}}}?(?:{'|'.join(words['verbs'])})"
-        for words in languages.values()
+        for words in languages
     ]
-    refusals += [phrase for words in languages.values() for phrase in words["alone"]]
-    return re.compile(rf"(?:(?:{before})[\s,،、。.:;!—–-]*){{0,4}}(?:{'|'.join(refusals)})")
+    refusals += [phrase for words in languages for phrase in words["alone"]]
+    return re.compile(rf"(?:{before})[\s,،、。.:;!—–-]*"), re.compile("|".join(refusals))
+
+
+def _begins_with_refusal(words: str) -> bool:
+    """Whether a refusal follows at most four phrases that may stand before it.
+
+    Every place is looked at once: one expression for all would try every way to divide the words.
+    """
+    before, refusal = _patterns()
+
+    @cache
+    def refuses(start: int) -> bool:
+        return refusal.match(words, start) is not None
+
+    @cache
+    def opens(start: int) -> bool:
+        return before.match(words, start) is not None
+
+    reached, starts = {0}, {0}
+    for _ in range(4):
+        if any(map(refuses, starts)):
+            return True
+        starts = {
+            end
+            for start in filter(opens, starts)
+            for end in range(start + 1, len(words))
+            if end not in reached
+            and (refuses(end) or opens(end))
+            and before.fullmatch(words, start, end)
+        }
+        reached |= starts
+    return any(map(refuses, starts))
 
 
 def _is_json_refusal(text: str) -> bool:

@@ -122,8 +122,8 @@ class Evaluation:
 
         Examples
         --------
-        >>> judged.as_dict()["verdict"]["pays"]
-        True
+        >>> judged.as_dict()["verdict"]["n_rows"]
+        40
         """
         task = self.judged.task
         return {
