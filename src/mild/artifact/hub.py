@@ -32,9 +32,13 @@ def download(name: str) -> Path:
 def upload(folder: Path, name: str) -> str:
     """Put a router into a repository, in place of the one there; the address of the commit."""
     api = _import_hub().HfApi()
-    api.create_repo(name, exist_ok=True)
+    # The repository's whole name: without an owner it is one of the user's own.
+    repository = api.create_repo(name, exist_ok=True)
     commit = api.upload_folder(
-        repo_id=name, folder_path=folder, delete_patterns=FILES, commit_message="Upload a router"
+        repo_id=repository.repo_id,
+        folder_path=folder,
+        delete_patterns=FILES,
+        commit_message="Upload a router",
     )
     return str(commit.commit_url)
 

@@ -16,7 +16,7 @@ VERSION_FILES = (VERSIONS_FILE, VERSIONS_FOLDER, ".versions.lock")
 def served_folder(folder: Path) -> Path:
     """The folder of the version that serves, which ``versions.json`` names; without one, ``folder``."""
     try:
-        content = (folder / VERSIONS_FILE).read_text(encoding="utf-8")
+        content = (folder / VERSIONS_FILE).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return folder
     try:

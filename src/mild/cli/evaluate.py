@@ -183,7 +183,7 @@ def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
         {
             "rows": f"{step['rows']:,}",
             "share": percent(step["share"]),
-            "gate's estimate": percent(step["estimated"]),
+            "estimated right": percent(step["estimated"]),
         }
         for step in steps
     ]

@@ -34,7 +34,10 @@ Source = Annotated[
 Out = Annotated[str, Option("--out", "-o", metavar="PATH", help="Folder to write the router to.")]
 RouterArgument = Annotated[Path, Argument(help="Folder of a saved router.", metavar="ROUTER")]
 RouterFolder = Annotated[Path, Option("--router", "-r", help="Folder of a saved router.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace an existing output.")]
+Overwrite = Annotated[
+    bool,
+    Option("--overwrite", help="Replace an existing output; of a router's folder, all versions."),
+]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 # These have neither a default nor help of their own: those of the Python parameter apply.
 RandomState = Annotated[int | None, Option(min=0, max=2**32 - 1)]

@@ -172,14 +172,14 @@ def tune(
             **source.arguments,
             **arguments,
         )
-    judged = None
-    if kept_back is not None:
-        settings = o.without_none(random_state=random_state)
-        judged = evaluate(tuned.router, kept_back, groups=groups, **settings)
     folder = None
     failed = None
     if tuned.met or save_anyway:
         folder, failed = try_writing(lambda: tuned.router.save(out, overwrite=overwrite))
+    judged = None
+    if kept_back is not None:
+        settings = o.without_none(random_state=random_state)
+        judged = evaluate(tuned.router, kept_back, groups=groups, **settings)
     result = {
         "router": None if folder is None else str(folder),
         **tuned.as_dict(),
@@ -229,7 +229,7 @@ def _show(tuned: TuneResult, judged: Evaluation | None, folder: str | None) -> N
         _show_certainty(tuned.certainty_rows)
     if judged is not None:
         n_rows = count_noun(judged.figures.summary["n_known"], "row")
-        print_sentence(f"On the {n_rows} that were kept back:")
+        print_sentence(f"On {n_rows} kept back:")
         for sentence in judged.sentences:
             print_sentence(sentence)
     if folder is not None:
