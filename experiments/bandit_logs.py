@@ -285,7 +285,8 @@ def _read_obp(path: Path, names: list[str], text_column: str | None) -> Iterator
     if query not in known:
         raise DataFileError(
             f"{path}: text_column must name the column of the query; got {text_column!r}, found "
-            f"{listed(known)}."
+            f"{listed(known)}.",
+            code="invalid_text_column",
         )
     texts = table[query].to_pylist()
     if "expert" in known:
