@@ -151,6 +151,20 @@ def test_an_expert_asked_too_rarely_for_the_folds_is_named():
         BlendRouter(MEMBERS).fit(X, costs)
 
 
+def test_rows_in_which_one_expert_was_asked_tell_what_has_changed():
+    rng = np.random.default_rng(0)
+    n_old, n_new = 60, 240
+    X = rng.random((n_old + n_new, 2))
+    # The first expert was the better one, and is wrong since; of the new rows each has one answer.
+    costs = np.repeat([[0.1, 0.3]], n_old + n_new, axis=0) + 0.01 * rng.random((n_old + n_new, 2))
+    costs[n_old:, 0] = 1.0
+    asked = rng.integers(0, 2, n_new)
+    costs[np.arange(n_old, n_old + n_new), 1 - asked] = np.nan
+    members = [("ridge", RidgeRouter(alpha=1.0)), ("tdef", LinearRouter(loss="tdef"))]
+    router = BlendRouter(members, random_state=0).fit(X, costs)
+    assert (router.predict(X) == 1).all()
+
+
 def test_an_expert_asked_about_easy_rows_alone_is_not_taken_for_the_best():
     rng = np.random.default_rng(0)
     easy = np.arange(300) < 100

@@ -419,6 +419,7 @@ def _fit_with_offsets(
     n_members = len(predictions)
     n_experts = costs.shape[1]
     means = mean_costs(costs, sample_weight)
+    costs = _with_expected_rivals(predictions, costs)
     # One column per expert, which is 1 in its entries.
     indicators = np.broadcast_to(np.eye(n_experts)[:, None, :], (n_experts, *costs.shape))
     plain = _least_squares(np.concatenate([predictions, indicators]), costs, sample_weight)
@@ -436,6 +437,23 @@ def _fit_with_offsets(
         return _or_means(np.zeros(n_members + 1)), means
     offsets = solution[n_members:]
     return np.append(solution[:n_members], 1.0), offsets - offsets.mean() + means.mean()
+
+
+def _with_expected_rivals(predictions: FloatArray, costs: FloatArray) -> FloatArray:
+    """Return costs (n, p) in which an expert asked alone is compared with what is expected of others.
+
+    Else such a row, as every request that a gateway answers, would say nothing of the differences between
+    experts, and what has changed since all of them were asked would not count. Where an expert was never
+    asked alone, it may have been left out for a reason, and nothing is filled in.
+    """
+    is_known = ~np.isnan(costs)
+    is_alone = is_known.sum(axis=1) == 1
+    # Members that expect no costs give minus a distribution.
+    expects_costs = (predictions > 0).any(axis=(1, 2))
+    if not (expects_costs.any() and is_known[is_alone].any(axis=0).all()):
+        return costs
+    expected = predictions[expects_costs].mean(axis=0)
+    return np.where(is_alone[:, None] & ~is_known, expected, costs)
 
 
 @dataclass(frozen=True, eq=False)
