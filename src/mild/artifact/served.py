@@ -16,11 +16,10 @@ VERSION_FILES = (VERSIONS_FILE, VERSIONS_FOLDER, ".versions.lock")
 def served_folder(folder: Path) -> Path:
     """The folder of the version that serves, which ``versions.json`` names; without one, ``folder``."""
     try:
-        content = (folder / VERSIONS_FILE).read_bytes()
+        versions = json.loads((folder / VERSIONS_FILE).read_text(encoding="utf-8"))
+        return folder / VERSIONS_FOLDER / f"{versions['serving']:04d}"
     except (FileNotFoundError, NotADirectoryError):
         return folder
-    try:
-        return folder / VERSIONS_FOLDER / f"{json.loads(content)['serving']:04d}"
     except (KeyError, TypeError, ValueError) as error:
         raise RouterFileError(
             f"{folder / VERSIONS_FILE} does not say which version serves; restore it, or delete it for "
