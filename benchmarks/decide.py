@@ -67,7 +67,7 @@ def run(repeats: int = 5, rows: int = 1_000_000) -> Report:
     report.add("speed of argmax / bare product", spread, "≥ 0.7", speed >= 0.7)
     slower = median_ratio(times["stationary"], times["product"])
     spread = ratio_spread(times["stationary"], times["product"])
-    report.add("time of stationary / bare product", spread, "≤ 10", slower <= 10)
+    report.add("time of stationary / bare product", spread, "≤ 4", slower <= 4)
     return report
 
 
